@@ -21,8 +21,8 @@ from sklearn.utils.validation import check_is_fitted
 from unskew.comparison.learning import AUTO, DEFAULT_METHOD, choose_and_fit, fit, warn_unless_better
 from unskew.data.checks import check_features
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.log_from_arrays import vector
-from unskew.data.clicks.shown_rows import LONGEST_LIST, ONE_LIST, ShownRows, assume, list_of_rows
+from unskew.data.clicks.log_from_arrays import lists_of_rows, vector
+from unskew.data.clicks.shown_rows import LONGEST_LIST, ONE_LIST, ShownRows, assume
 from unskew.data.columns import as_arrow, as_features, is_table, listed
 from unskew.data.inputs import LogOrPlace, as_log
 from unskew.data.judged.judged_set import JudgedSet
@@ -263,7 +263,7 @@ class UnbiasedRanker(BaseEstimator):
         matrix = self._matrix(X)
         lists = np.zeros(len(matrix), dtype=np.int64)
         if group is not None or query is not None or (needed and len(matrix) > LONGEST_LIST):
-            lists = list_of_rows(len(matrix), group, query)
+            _, lists = lists_of_rows(len(matrix), group, query)
         elif needed:
             assume(ONE_LIST.format(len(matrix)), stacklevel=3)
         order = np.argsort(lists, kind="stable")
@@ -417,7 +417,7 @@ def _judged(eval_set: Any, eval_group: Any, eval_qid: Any, log: ClickLog) -> Jud
     X, roles = _without_roles(X)
     names = log.feature_names if log.categories else ()
     matrix = _features(_named_text(X, names), log.feature_names, log.categories)
-    number = list_of_rows(
+    _, number = lists_of_rows(
         len(matrix), sizes, lists[1] if lists[1] is not None or sizes is not None else roles.get("qid")
     )
     order = np.argsort(number, kind="stable")

@@ -83,7 +83,7 @@ def without(columns, *names):
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        (without(CLICKS, "click"), "no column 'click'. Found: query_id"),
+        (without(CLICKS, "click"), "no column 'click' in the table. Found: query_id"),
         (without(CLICKS, "text_md5"), "no column 'text_md5'"),
         (without(CLICKS, "bm25", "tf", "query_length"), "none of the known features"),
         ({**CLICKS, "click": [[0, 1], [1], [0, 0, 1]]}, "column 'click', row 1: 1 values, but 'text_md5' has 2"),

@@ -13,7 +13,6 @@ from hypothesis import HealthCheck, given, settings
 
 from unskew.data.judged import letor_text
 from unskew.data.judged.letor import LetorError, read_letor
-from unskew.data.memory import GrowingMatrix
 
 DATA = Path(os.environ.get("UNSKEW_DATA") or "no-such-folder")
 # Queries, documents and features of each file, as counted by its publisher.
@@ -249,28 +248,6 @@ def test_what_is_written_is_read(tmp_path, queries, block_bytes, newline):
     np.testing.assert_array_equal(judged.sizes, [len(documents) for _, documents in queries])
     assert [str(query) for query in judged.query_ids] == [query for query, _ in queries]
     np.testing.assert_array_equal(judged.grades, [grade for _, documents in queries for grade, _ in documents])
-
-
-@given(
-    steps=st.lists(st.tuples(st.sampled_from(["rows", "left", "right"]), st.integers(0, 5)), max_size=12),
-    seed=st.integers(0, 99),
-)
-@settings(deadline=None)
-def test_a_growing_matrix_equals_one_that_is_padded(steps, seed):
-    rng = np.random.default_rng(seed)
-    growing, padded = GrowingMatrix(1), np.zeros((0, 1), dtype=np.float32)
-    for kind, amount in steps:
-        if kind == "rows":
-            rows = rng.random((amount, growing.width), dtype=np.float32)
-            start = growing.n_rows * growing.width
-            growing.add_rows(amount)
-            growing.put(start + np.arange(rows.size), rows.ravel())
-            padded = np.concatenate([padded, rows])
-        else:
-            before, after = (amount, 0) if kind == "left" else (0, amount)
-            growing.add_columns(before, after)
-            padded = np.pad(padded, ((0, 0), (before, after)))
-    np.testing.assert_array_equal(growing.finish(), padded)
 
 
 MEASURE_MEMORY = """

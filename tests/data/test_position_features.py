@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.position_features import position_features, refuse_positions
+from unskew.data.clicks.log_checks import position_features, refuse_positions
 
 
 def log_with(feature):

@@ -52,7 +52,7 @@ def test_nothing_is_said_about_a_table_with_nothing_wrong(tmp_path: Path) -> Non
     assert found.findings == []
     assert found.options["feature"] == ["price", "brand"]
     assert found.options["bias"] == ["device"]
-    assert [row[:2] for row in found.page[:2]] == [[found.page[0][0], "1"], [found.page[1][0], "2"]]
+    assert [row[1] for row in found.page.rows[:2]] == ["1", "2"]
 
 
 def test_what_you_name_is_kept_and_a_name_that_is_not_there_is_refused(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from unskew.commands.app import Given, call, grading, print_result, shows_progre
 from unskew.comparison.auto_page import write_auto
 from unskew.comparison.automatic import NOT_BETTER, SAFE
 from unskew.comparison.learning import AUTO, DEFAULT_METHOD
-from unskew.data.clicks.position_features import refuse_positions
+from unskew.data.clicks.log_checks import refuse_positions
 from unskew.data.clicks.windows import window
 from unskew.data.files import check_folder
 from unskew.data.object_storage import remote

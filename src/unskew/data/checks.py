@@ -53,11 +53,12 @@ def check_features(
             raise ValueError(f"feature {name} of {what} {start + row} is {features[start + row, column]}: {rule}")
 
 
-def check_values(values: NDArray, allowed: NDArray, column: str, rule: str) -> None:
-    """Refuse the first value that is not allowed."""
+def check_values(values: NDArray, allowed: NDArray, column: str, rule: str, rows: NDArray | None = None) -> None:
+    """Refuse the first value that is not allowed; `rows` are their numbers in messages."""
     if not allowed.all():
-        row = int(np.argmin(allowed))
-        raise ValueError(f"column '{column}', row {row}: {values[row]} is not allowed; {rule}")
+        place = int(np.argmin(allowed))
+        row = place if rows is None else rows[place]
+        raise ValueError(f"column '{column}', row {row}: {values[place]} is not allowed; {rule}")
 
 
 def check_same(values: NDArray, representative: NDArray[np.int64], column: str, rule: str) -> None:

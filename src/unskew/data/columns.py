@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,16 @@ def as_arrow(table: Any) -> pa.Table:
 def is_table(values: Any) -> bool:
     """Whether `as_arrow` accepts it."""
     return hasattr(values, "columns") and (hasattr(values, "__arrow_c_stream__") or hasattr(values, "iloc"))
+
+
+def column_called(synonyms: Iterable[str], names: Sequence[str]) -> str | None:
+    """The column with the first of these names that occurs; case, `_`, `-` and spaces do not matter."""
+    plain = {plain_name(name): name for name in reversed(names)}
+    return next((plain[plain_name(synonym)] for synonym in synonyms if plain_name(synonym) in plain), None)
+
+
+def plain_name(name: str) -> str:
+    return re.sub(r"[_\-\s]", "", name).lower()
 
 
 def is_numeric(table: pa.Table, name: str) -> bool:

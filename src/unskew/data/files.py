@@ -178,10 +178,13 @@ def new_folder(target: Path, marker: str, *, overwrite: bool) -> Iterator[Path]:
 
 
 @contextmanager
-def scratch_folder(target: Path) -> Iterator[Path]:
-    """A hidden folder next to the target for intermediate files; no other process may write to the target."""
-    if remote(target) is not None:
-        with tempfile.TemporaryDirectory(prefix="unskew-") as here:
+def scratch_folder(target: Path | None) -> Iterator[Path]:
+    """A hidden folder next to the target for intermediate files; no other process may write to the target.
+
+    Without a target here it is a temporary folder.
+    """
+    if target is None or remote(target) is not None:
+        with tempfile.TemporaryDirectory(prefix="unskew-", ignore_cleanup_errors=True) as here:
             yield Path(here)
         return
     with sole_writer(target):

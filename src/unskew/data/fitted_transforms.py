@@ -110,7 +110,7 @@ def moments(blocks: Iterable[NDArray]) -> Moments:
     return _joined(Moments.of_block(block) for block in blocks if len(block))
 
 
-def rawof_parts(parts: Iterable[tuple[int, Iterable[NDArray]]], n_parts: int, n_columns: int) -> Moments:
+def moments_of_parts(parts: Iterable[tuple[int, Iterable[NDArray]]], n_parts: int, n_columns: int) -> Moments:
     """Moments of all rows of all parts; each process passes the blocks of its own parts, with their numbers."""
     packed = torch.zeros(n_parts, 5 * n_columns + 1, dtype=torch.float64)
     for number, blocks in parts:
@@ -177,13 +177,13 @@ class Blocks:
     @cached_property
     def moments(self) -> Moments:
         """Moments of each column."""
-        return self.rawafter(lambda block: block)
+        return self.moments_after(lambda block: block)
 
-    def rawafter(self, change: Callable[[NDArray], NDArray]) -> Moments:
+    def moments_after(self, change: Callable[[NDArray], NDArray]) -> Moments:
         """Moments of each column after a change of the blocks; one pass."""
         n_columns = self.parts.n_columns if self.numbers is None else len(self.numbers)
         parts = ((number, map(change, blocks)) for number, blocks in self)
-        return rawof_parts(parts, self.parts.n_parts, n_columns)
+        return moments_of_parts(parts, self.parts.n_parts, n_columns)
 
     def __iter__(self) -> Iterator[tuple[int, Iterator[NDArray]]]:
         """The blocks of each part of this process, with the number of the part."""
@@ -233,10 +233,10 @@ def fit_automatic(blocks: Blocks) -> Transform:
     or the typical size of the column (geometric mean of its nonzero values) if that is less.
     """
     raw = blocks.moments
-    typical_size = np.exp(blocks.rawafter(_log_sizes).mean)
+    typical_size = np.exp(blocks.moments_after(_log_sizes).mean)
     unit = np.clip(typical_size, 1e-9, 1.0)
     bend = HeavyTailLog.of(heavy=np.ones(len(unit), bool), unit=unit)
-    bent = blocks.rawafter(bend.apply_to)
+    bent = blocks.moments_after(bend.apply_to)
     heavy = (raw.tail > 8.0) & (bent.tail < raw.tail / 2)
     standard = Standard.of(
         mean=np.where(heavy, bent.mean, raw.mean),

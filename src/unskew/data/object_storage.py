@@ -109,6 +109,14 @@ def remote(place: str | Path) -> RemotePlace | None:
     return RemotePlace(f"{found[1]}://{text[found.end() :]}") if found else None
 
 
+def read_there(place: Path) -> bytes | None:
+    """The content of a file here or on object storage; None: there is none."""
+    there = remote(place)
+    if there is None:
+        return place.read_bytes() if place.is_file() else None
+    return there.read() if there.exists() else None
+
+
 def check_remote(place: RemotePlace, marker: str | None, *, overwrite: bool) -> None:
     """Refuse a place that exists; a folder without its marker is never replaced."""
     if marker is not None and place.is_folder():

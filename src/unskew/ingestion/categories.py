@@ -18,53 +18,43 @@ import ibis.expr.types as ir
 
 from unskew.data.columns import FEWEST_DOCUMENTS, MOST_MEMBERS, MOST_VALUES, member_name
 from unskew.ingestion.columns import Columns, set_columns, value_at
-from unskew.ingestion.engines import Engine
+from unskew.ingestion.engines import Engine, count_rows, one_row, some_sessions
 from unskew.ingestion.impressions import MISSING, Vocabularies
 
 MAX_CATEGORIES = MOST_VALUES  # the same limit as for tables in Python
-SESSIONS_LOOKED_AT = 2_000
 
 
 def find_categories(engine: Engine, table: ir.Table, columns: Columns, taken: Sequence[str]) -> list[str]:
-    """Text columns that can be features, if you named no features."""
+    """Text columns that can be features, if you named no features: those that differ within a list."""
     texts = [name for name, kind in table.schema().items() if kind.is_string() and name not in taken]
-    return _varying(engine, table, columns, few_values(engine, table, columns.roles["document"], texts))
+    names = few_values(engine, table, columns.roles["document"], texts)
+    if not names:
+        return []
+    values = {f"text_{number}": table[name] for number, name in enumerate(names)}
+    keys = {role: value_at(table, columns.roles[role]) for role in ("session", "query")}
+    shown = some_sessions(table.select(**keys, **values))
+    lists = shown.group_by("session", "query").aggregate(**{name: shown[name].nunique() for name in values})
+    varied = one_row(engine, lists, **{name: (lists[name] > 1).sum() for name in values})
+    return [name for name, count in zip(names, varied.values(), strict=True) if count]
 
 
 def few_values(engine: Engine, table: ir.Table, document_column: str, texts: Sequence[str]) -> list[str]:
     """Text columns whose values several documents share, and that do not hold numbers."""
     if not texts:
         return []
-    document = value_at(table, document_column)
-    counts: dict[str, Any] = {"documents": document.nunique()}
+    counts: dict[str, Any] = {"documents": value_at(table, document_column).nunique()}
     for number, name in enumerate(texts):
         value: Any = table[name]
         counts[f"values_{number}"] = value.nunique()
         counts[f"filled_{number}"] = value.notnull().sum()
         counts[f"numbers_{number}"] = value.try_cast("float64").notnull().sum()
-    found = engine.arrow(table.aggregate(**counts)).to_pylist()[0]
+    n_documents, *sizes = (count or 0 for count in one_row(engine, table, **counts).values())
 
-    def is_shared(number: int) -> bool:
-        values, numbers = found[f"values_{number}"], found[f"numbers_{number}"] or 0
-        few = 1 < values <= MAX_CATEGORIES and 2 * values <= found["documents"]
-        return few and 2 * numbers < (found[f"filled_{number}"] or 0)
+    def is_shared(n_values: int, n_filled: int, n_numbers: int) -> bool:
+        few = 1 < n_values <= MAX_CATEGORIES and 2 * n_values <= n_documents
+        return few and 2 * n_numbers < n_filled
 
-    return [name for number, name in enumerate(texts) if is_shared(number)]
-
-
-def _varying(engine: Engine, table: ir.Table, columns: Columns, names: Sequence[str]) -> list[str]:
-    """Columns that differ within a list, in a sample of sessions."""
-    if not names:
-        return []
-    keys = {role: value_at(table, columns.roles[role]) for role in ("session", "query")}
-    rows = table.select(**keys, **{f"text_{number}": table[name] for number, name in enumerate(names)})
-    some = rows.filter(rows.session.notnull()).select("session").distinct().order_by("session")
-    shown = rows.semi_join(some.limit(SESSIONS_LOOKED_AT), "session")
-    kinds = {f"text_{number}": shown[f"text_{number}"].nunique() for number in range(len(names))}
-    lists = shown.group_by("session", "query").aggregate(**kinds)
-    varied = {name: (lists[name] > 1).sum() for name in kinds}
-    found = engine.arrow(lists.aggregate(**varied)).to_pylist()[0]
-    return [name for number, name in enumerate(names) if found[f"text_{number}"]]
+    return [name for number, name in enumerate(texts) if is_shared(*sizes[3 * number : 3 * number + 3])]
 
 
 def number_categories(
@@ -121,17 +111,15 @@ def _common_values(engine: Engine, table: ir.Table, document_column: str, name: 
     counts = members.group_by("member").aggregate(documents=ibis._.count())
     common = counts.filter(counts.documents >= FEWEST_DOCUMENTS).order_by(ibis.desc("documents"), "member")
     kept = engine.arrow(common.limit(MOST_MEMBERS))["member"].to_pylist()
-    return sorted(kept), engine.arrow(counts.aggregate(n=counts.count()))["n"][0].as_py()
+    return sorted(kept), count_rows(engine, counts)
 
 
 def _refuse_numbers(engine: Engine, table: ir.Table, name: str, source: str) -> None:
     """Refuse a column of numbers that was read as text because a few values are not numbers."""
     value: Any = table[name]
     number = value.try_cast("float64").notnull()
-    counts = table.aggregate(
-        numbers=number.sum(), words=(value.notnull() & ~number).sum(), word=value.max(where=~number)
-    )
-    numbers, words, word = engine.arrow(counts).to_pylist()[0].values()
+    counts = {"numbers": number.sum(), "words": (value.notnull() & ~number).sum(), "word": value.max(where=~number)}
+    numbers, words, word = one_row(engine, table, **counts).values()
     if numbers and words and numbers >= words:
         raise ValueError(
             f"{source}: column '{name}' holds numbers and {words:,} values that are not numbers, such as '{word}': "

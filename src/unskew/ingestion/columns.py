@@ -5,13 +5,13 @@ A name with dots reaches into nested columns: `event_attributes.object.object_id
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from unskew.data.clicks.tables import ImpressionColumns
+from unskew.data.columns import column_called, plain_name
 from unskew.options import NOT_IN_FILES, near
 
 if TYPE_CHECKING:  # wrong names are refused before an engine is imported
@@ -51,20 +51,16 @@ UBI_NAMES: dict[str, tuple[str, ...]] = {
     "time": ("timestamp",),
     "event": ("action_name",),
 }
+_KEYS = ("session", "query", "document", "position")
+_MORE = ("time", "policy_score", "display_probability", "intervention")
 NEEDED: dict[str, tuple[str, ...]] = {
-    "impressions": ("session", "query", "document", "position", "click"),
-    "events": ("session", "query", "document", "position", "event"),
-    "separate": ("session", "query", "document", "position"),
+    "impressions": (*_KEYS, "click"),
+    "events": (*_KEYS, "event"),
+    "separate": _KEYS,
     "pages": ("session", "query", "document"),
-    "ubi": ("session", "query", "document", "position", "event"),
+    "ubi": (*_KEYS, "event"),
 }
-OPTIONAL: dict[str, tuple[str, ...]] = {
-    "impressions": ("time", "policy_score", "display_probability", "intervention"),
-    "events": ("time", "policy_score", "display_probability", "intervention"),
-    "separate": ("time", "policy_score", "display_probability", "intervention"),
-    "ubi": ("time",),
-    "pages": ("time", "click"),
-}
+OPTIONAL = {"impressions": _MORE, "events": _MORE, "separate": _MORE, "ubi": ("time",), "pages": ("time", "click")}
 CLICK_KIND = "click"  # the name of clicks in grades, whatever their column is called
 NOTHING = "none"  # instead of a name: there is no such column, do not guess
 
@@ -107,9 +103,9 @@ class Columns(ImpressionColumns):
     @property
     def roles_by_column(self) -> dict[str, str]:
         """The role of each column by name; the role of a nested column goes to its outer column."""
-        found = {column: role for role, column in self.roles.items()} | dict.fromkeys(self.bias, "bias")
-        found |= dict.fromkeys(self.context, "context") | dict.fromkeys(self.feedback, "feedback")
-        return {column.split(".")[0]: role for column, role in found.items()} | found
+        roles = {column: role for role, column in self.roles.items()} | dict.fromkeys(self.bias, "bias")
+        roles |= dict.fromkeys(self.context, "context") | dict.fromkeys(self.feedback, "feedback")
+        return {column.split(".")[0]: role for column, role in roles.items()} | roles
 
     @property
     def named(self) -> list[str]:
@@ -153,21 +149,21 @@ def complete(
     problems += [f"no column '{kind}', which --grade names" for kind in lost if kind not in columns.named]
     problems += [] if features_apart else unmatched(columns.features or (), names)
     synonyms = UBI_NAMES if form == "ubi" else SYNONYMS
-    found: dict[str, Any] = {}
+    guesses: dict[str, Any] = {}
     for role in (*NEEDED[form], *OPTIONAL[form]):
-        taken = {*columns.named, *found.values()} if form != "ubi" else set()  # its query_id may be query and session
+        taken = {*columns.named, *guesses.values()} if form != "ubi" else set()  # its query_id may be query and session
         if getattr(columns, role) is None and role not in left_out:
-            guess = _guess(synonyms.get(role, ()), [entry for entry in names if entry not in taken])
+            guess = column_called(synonyms.get(role, ()), [entry for entry in names if entry not in taken])
             if guess is not None:
-                found[role] = guess
+                guesses[role] = guess
             elif role in NEEDED[form]:
                 problems.append(
                     f'no column looks like the {role}. Pass --{role} COLUMN (or {role} = "…" in a TOML file)'
                 )
     if problems:
         raise ValueError(f"{name}: {'; '.join(problems)}. Found: {', '.join(names)}")
-    guessed = frozenset(found) | (frozenset() if columns.form else frozenset({"form"}))
-    return replace(columns, form=form, guessed=guessed, **found)
+    guessed = frozenset(guesses) | (frozenset() if columns.form else frozenset({"form"}))
+    return replace(columns, form=form, guessed=guessed, **guesses)
 
 
 def feature_columns(wanted: Sequence[str] | None, table: ir.Table, taken: Sequence[str], name: str) -> list[str]:
@@ -228,14 +224,9 @@ def unused_columns(table: ir.Table, used: Sequence[str]) -> list[str]:
     ]
 
 
-def page_column(table: ir.Table) -> str | None:
-    """A column whose name looks like a page number."""
-    return _guess(PAGES, table.columns)
-
-
 def role_column(role: str, named: str | None, names: Sequence[str]) -> str | None:
     """The column of another table with this role: named as in the events, or by a common name."""
-    return named if named in names else _guess(SYNONYMS[role], names)
+    return named if named in names else column_called(SYNONYMS[role], names)
 
 
 def csv_types(columns: Columns, table: ir.Table) -> dict[str, str]:
@@ -255,20 +246,20 @@ def csv_types(columns: Columns, table: ir.Table) -> dict[str, str]:
 
 def paths(table: ir.Table, *, lists: bool = True) -> list[str]:
     """Names of all columns, nested ones with dots, also those in lists of objects."""
-    found: list[str] = []
+    names: list[str] = []
 
     def walk(prefix: str, kind: dt.DataType) -> None:
-        found.append(prefix)
+        names.append(prefix)
         objects = kind.value_type if lists and kind.is_array() else kind
         if objects.is_struct():
             for name, inner in objects.items():
                 walk(f"{prefix}.{name}", inner)
         elif kind.is_json() or kind.is_map():  # the keys vary, but those of User Behavior Insights are known
-            found.extend(ubi_names(prefix))
+            names.extend(ubi_names(prefix))
 
     for name, kind in table.schema().items():
         walk(name, kind)
-    return found
+    return names
 
 
 def ubi_names(column: str) -> list[str]:
@@ -292,8 +283,8 @@ def value_at(table: ir.Table, path: str) -> Any:
 def _called(columns: Columns, table: ir.Table, roles: Sequence[str]) -> list[str]:
     """Plain columns that may have one of these roles: those you named, and those with a common name."""
     names = [name for role in roles for name in (*SYNONYMS.get(role, ()), *UBI_NAMES.get(role, ()))]
-    plain = {_plain(name) for name in (*names, *(columns.roles.get(role, "") for role in roles))}
-    return [column for column in table.columns if _plain(column) in plain]
+    plain = {plain_name(name) for name in (*names, *(columns.roles.get(role, "") for role in roles))}
+    return [column for column in table.columns if plain_name(column) in plain]
 
 
 def _guess_form(columns: Columns, names: Sequence[str]) -> str:
@@ -304,15 +295,6 @@ def _guess_form(columns: Columns, names: Sequence[str]) -> str:
         return "ubi"
     if columns.event is not None:
         return "events"
-    if _guess(SYNONYMS["click"], names) is None and _guess(SYNONYMS["event"], names) is not None:
+    if column_called(SYNONYMS["click"], names) is None and column_called(SYNONYMS["event"], names) is not None:
         return "events"
     return "impressions"
-
-
-def _guess(synonyms: Sequence[str], names: Sequence[str]) -> str | None:
-    plain = {_plain(name): name for name in reversed(names)}
-    return next((plain[_plain(synonym)] for synonym in synonyms if _plain(synonym) in plain), None)
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[_\-\s]", "", name).lower()

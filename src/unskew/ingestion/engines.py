@@ -1,12 +1,14 @@
 """Engines that run Ibis expressions: DuckDB on this machine, within a memory limit, or Spark.
 
-An engine opens sources as tables, keeps intermediate results, and returns results as arrow tables. Times are UTC.
+An engine opens sources as tables, keeps intermediate results, and returns results as arrow tables. Times are UTC. Its
+errors are one line: the file or table, what is wrong, and what to do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,18 +16,66 @@ import duckdb
 import ibis
 import ibis.expr.types as ir
 import pyarrow as pa
+from ibis.common.exceptions import TableNotFound
 
 from unskew.data.memory import parse_memory
-from unskew.ingestion.engine_errors import first_line, named_errors
-from unskew.ingestion.sources import Source, first_keys
+from unskew.ingestion.sources import Source, first_keys, unreadable_json
 from unskew.ingestion.spark import spark_session
+from unskew.texts import redacted
 
 BYTES_AN_IMPRESSION = 64  # memory while lists are collected, which DuckDB cannot spill to disk
 SHARE_FOR_LISTS = 0.4  # of the memory; the rest is for reading and for intermediate results
+SESSIONS_LOOKED_AT = 2_000  # of the sample
 KINDS_OF_TEXT = {"string": ("VARCHAR", "string"), "float64": ("DOUBLE", "double")}  # type names in DuckDB and Spark
 
 
 Types = Mapping[str, str]  # of columns of a CSV file: string or float64
+# Part of a message in lower case, and what to do about it; the first match counts.
+ADVICE = {
+    "no space left": "the disk is full: free space, or choose another folder with --out",
+    "does not support the encoding": "only utf-8, latin-1 and utf-16 can be read; convert the file first: "
+    "iconv -f ENCODING -t utf-8",
+    "utf-8": "pass its encoding with --encoding, e.g. latin-1 or utf-16",
+    "schema mismatch": "write all files with the same columns, or select fewer files with a glob",
+    "json transform error": "write values of one type under each key",
+}
+OTHERWISE = "a file may be damaged: copy it again"
+
+
+@contextmanager
+def named_errors(sources: Sequence[Source]) -> Iterator[None]:
+    """Turn errors of the engine into one line that says where and what to do; hide its deprecation warnings."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            warnings.simplefilter("ignore", FutureWarning)
+            yield
+    except (duckdb.Error, ibis.IbisError, TableNotFound) as error:
+        raise ValueError(explained(error, sources)) from error
+    except Exception as error:
+        if not type(error).__module__.startswith(("pyspark", "py4j")):
+            raise
+        raise ValueError(explained(error, sources)) from error
+
+
+def first_line(error: Exception | str) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return redacted(lines[0].strip().rstrip(".")) if lines else type(error).__name__
+
+
+def explained(error: Exception, sources: Sequence[Source]) -> str:
+    """One line: where, what is wrong, and what to do."""
+    names = ", ".join(dict.fromkeys(source.name for source in sources))
+    where = f"{names}: " if names else ""
+    if isinstance(error, duckdb.OutOfMemoryException):
+        return f"{where}not enough memory ({first_line(error)}): raise --memory"
+    said = str(error).lower()
+    advice = next((advice for mark, advice in ADVICE.items() if mark in said), OTHERWISE if sources else "")
+    if "no space left" not in said:
+        bad_line = unreadable_json([file for source in sources if source.kind == "json" for file in source.files])
+        if bad_line:
+            return bad_line
+    return f"{where}{first_line(error)}" + (f": {advice}" if advice else "")
 
 
 class Engine(Protocol):
@@ -284,6 +334,27 @@ def _as_written(frame: Any, source: Source) -> Any:
 def _select(view: ir.Table) -> str:
     """All rows of a view that DuckDB made."""
     return f'SELECT * FROM "{view.get_name()}"'
+
+
+def one_row(engine: Engine, table: ir.Table, **aggregates: Any) -> dict[str, Any]:
+    """Aggregates of a table by name."""
+    return engine.arrow(table.aggregate(**aggregates)).to_pylist()[0]
+
+
+def count_rows(engine: Engine, table: ir.Table) -> int:
+    return one_row(engine, table, rows=table.count())["rows"]
+
+
+def example(engine: Engine, table: ir.Table, keys: Sequence[str]) -> str:
+    """The keys of the first row, for people; "" if there is none."""
+    rows = engine.arrow(table.select(*keys).order_by(*keys).limit(1)).to_pylist()
+    return ", ".join(f"{key} {value}" for row in rows for key, value in row.items())
+
+
+def some_sessions(rows: ir.Table) -> ir.Table:
+    """The rows of a sample of sessions."""
+    some = rows.filter(rows.session.notnull()).select("session").distinct().order_by("session")
+    return rows.semi_join(some.limit(SESSIONS_LOOKED_AT), "session")
 
 
 def remote_table(source: Source, table: str | None) -> ir.Table:

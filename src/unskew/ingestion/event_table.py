@@ -17,7 +17,6 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.clicks.row_fields import BiasColumn
 from unskew.data.files import check_place, new_file
 from unskew.data.inputs import LogOrPlace, Place, as_log
 from unskew.display import OnScreen, Screen
@@ -105,9 +104,10 @@ def feature_table(log: ClickLog) -> pa.Table:
         raise ValueError(
             "features of this log change between showings and are in the event table: leave out --features"
         )
-    names = log.feature_names or tuple(f"feature_{number}" for number in range(log.n_features))
     columns = {"query": _ids(log.query_ids[log.document_queries]), "document": _ids(log.document_ids)}
-    return pa.table(columns | {name: pa.array(log.features[:, number]) for number, name in enumerate(names)})
+    return pa.table(
+        columns | {name: pa.array(log.features[:, number]) for number, name in enumerate(log.named_features)}
+    )
 
 
 def single_sessions(log: ClickLog, rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
@@ -135,44 +135,28 @@ def single_sessions(log: ClickLog, rng: np.random.Generator) -> tuple[NDArray[np
 
 
 def _table(log: ClickLog, lists: NDArray, clicks: NDArray[np.bool_], sessions: NDArray[np.int64]) -> pa.Table:
-    mask = log.mask[lists]
-    documents = log.documents[lists][mask]
-    sizes = mask.sum(1)
-
-    def of_lists(column: BiasColumn) -> pa.Array:
-        values = column.values[lists]
-        flat = np.repeat(values, sizes) if values.ndim == 1 else values[mask]
-        if column.levels is None:
-            return pa.array(flat)
-        return pa.DictionaryArray.from_arrays(pa.array(flat.astype(np.int32)), pa.array(column.levels)).cast(
-            pa.string()
-        )
-
+    part = log.select(lists)
+    sizes = part.mask.sum(1)
     made_up = START.astype(np.int64) + sessions * SECONDS_A_SESSION * 10**6
-    times = made_up if log.first_shown is None else log.first_shown[lists]
+    times = np.repeat(made_up if part.first_shown is None else part.first_shown, sizes)
+    shown = part.to_table(features=log.features_change or bool(log.context_names))
     columns = {
         "session_id": pa.array(np.repeat(sessions, sizes)),
-        "query": _ids(log.query_ids[log.document_queries[documents]]),
-        "document": _ids(log.document_ids[documents]),
-        "position": pa.array(log.positions[lists][mask] + 1),
-        "clicked": pa.array(clicks[mask].astype(np.int8)),
-        "timestamp": pa.array(np.repeat(times, sizes)).cast(pa.timestamp("us", tz="UTC")),
+        "query": shown["query"],
+        "document": shown["document"],
+        "position": pa.array(part.positions[part.mask] + 1),
+        "clicked": pa.array(clicks[part.mask].astype(np.int8)),
+        "timestamp": pa.array(times).cast(pa.timestamp("us", tz="UTC")),
     }
-    if log.policy_scores is not None:
-        columns["policy_score"] = pa.array(log.policy_scores[lists][mask])
-    if log.display_probabilities is not None:
-        columns["display_probability"] = pa.array(log.display_probabilities[lists][mask], from_pandas=True)
-    if log.interventions is not None:
-        columns["intervention"] = of_lists(log.interventions)
-    shown = log.select(lists).to_table(features=True) if log.features_change or log.context_names else None
-    if shown is not None:  # features that belong to the showing
-        names = log.feature_names if log.features_change else ()
-        columns |= {name: shown[name].combine_chunks() for name in (*names, *log.context_names)}
-    for name, column in log.bias.items():
+    optional = [name for name in ("policy_score", "display_probability", "intervention") if name in shown.column_names]
+    of_showing = [*(log.feature_names if log.features_change else ()), *log.context_names]
+    columns |= {name: shown[name] for name in (*optional, *of_showing)}
+    for name in log.bias:
         if name in columns:
             raise ValueError(f"the table already has another column '{name}': rename the bias column")
-        columns[name] = of_lists(column)
-    return pa.table(columns)
+        columns[name] = shown[name]
+    texts = {name: column for name, column in columns.items() if pa.types.is_dictionary(column.type)}
+    return pa.table(columns | {name: column.cast(pa.string()) for name, column in texts.items()})
 
 
 def _ids(ids: NDArray) -> pa.Array:

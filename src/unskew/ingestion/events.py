@@ -9,7 +9,7 @@ import ibis
 import ibis.expr.types as ir
 
 from unskew.ingestion.columns import Columns, role_column, value_at
-from unskew.ingestion.engines import Engine
+from unskew.ingestion.engines import Engine, example, one_row
 from unskew.ingestion.feature_tables import filled, same_keys
 from unskew.ingestion.impressions import CLICK, FIRST_GRADED, IMPRESSION, OTHER, SEEN, Shape, common_clicks
 from unskew.ingestion.report import Dropped
@@ -21,12 +21,12 @@ SHOWN_IDS = ("query_response_hit_ids", "query_response_object_ids", "query_respo
 
 def count_others(engine: Engine, rows: ir.Table) -> tuple[dict[str, int], bool]:
     """Events that are neither impressions nor clicks nor graded, by type, and whether there are any impressions."""
-    shown = engine.arrow(rows.aggregate(shown=(rows.kind == IMPRESSION).sum()))["shown"][0].as_py()
+    shown = one_row(engine, rows, shown=(rows.kind == IMPRESSION).sum())["shown"]
     if "word" not in rows.columns:
         return {}, bool(shown)
     others = rows.filter(rows.kind == OTHER).group_by("word").aggregate(events=ibis._.count())
-    found = engine.arrow(others.order_by(ibis.desc("events"), "word")).to_pylist()
-    return {str(entry["word"]): entry["events"] for entry in found}, bool(shown)
+    counts = engine.arrow(others.order_by(ibis.desc("events"), "word")).to_pylist()
+    return {str(row["word"]): row["events"] for row in counts}, bool(shown)
 
 
 def within_window(engine: Engine, rows: ir.Table, seconds: int, dropped: Dropped) -> ir.Table:
@@ -34,15 +34,14 @@ def within_window(engine: Engine, rows: ir.Table, seconds: int, dropped: Dropped
     if "time" not in rows.columns:
         raise ValueError("--window needs times: pass the time column with --time, or leave out --window")
     shown = rows.filter(rows.kind == IMPRESSION).group_by(SHOWING).aggregate(shown_at=ibis._.time.min())
-    joined = rows.left_join(shown, SHOWING)
-    joined = joined.select(*rows.columns, "shown_at")
+    joined = rows.left_join(shown, SHOWING).select(*rows.columns, "shown_at")
     if rows.time.type().is_timestamp():
         last: Any = joined.shown_at + ibis.interval(seconds=seconds)
     else:
         last = joined.shown_at + seconds * 10**6
     late = ((joined.kind != IMPRESSION) & (joined.time > last)).fill_null(False)
-    count = engine.arrow(joined.aggregate(late=late.sum()))["late"][0].as_py() or 0
-    dropped.add("late_event", count, _example(engine, joined.filter(late)) if count else "")
+    count = one_row(engine, joined, late=late.sum())["late"] or 0
+    dropped.add("late_event", count, example(engine, joined.filter(late), SHOWING) if count else "")
     return joined.filter(~late).drop("shown_at") if count else rows
 
 
@@ -68,23 +67,21 @@ def merge_events(engine: Engine, rows: ir.Table, shape: Shape, dropped: Dropped)
     feedback: Any = pairs.clicks * 0
     for name in graded:
         feedback = feedback + (0 if name == "seen" else pairs[name])
-    counts = pairs.aggregate(
-        lone=pairs.clicks.sum(where=lone),
-        others=feedback.sum(where=lone),
-        early=pairs.clicks.sum(where=early & ~lone),
-        again=(pairs.impressions - 1).sum(where=~lone),
-        clicks=pairs.clicks.sum(),
-        looks=pairs.seen.sum(where=lone) if "seen" in graded else ibis.literal(0),
-    )
-    found = engine.arrow(counts).to_pylist()[0].values()
-    n_lone, n_others, n_early, again, clicks, n_looks = (count or 0 for count in found)
-    dropped.add("lone_click", n_lone, _example(engine, pairs.filter(lone)) if n_lone else "")
-    dropped.add("lone_look", n_looks, _example(engine, pairs.filter(lone & (pairs.seen > 0))) if n_looks else "")
-    dropped.add("lone_event", n_others, _example(engine, pairs.filter(lone & (feedback > 0))) if n_others else "")
-    dropped.add("early_click", n_early, _example(engine, pairs.filter(early & ~lone)) if n_early else "")
-    dropped.refuse_if_most(["lone_click", "early_click"], clicks, "clicks")
+    seen = pairs.seen if "seen" in graded else pairs.clicks * 0
+    reasons = {  # a number of each pair, and the pairs whose numbers are left out
+        "lone_click": (pairs.clicks, lone),
+        "lone_look": (seen, lone & (seen > 0)),
+        "lone_event": (feedback, lone & (feedback > 0)),
+        "early_click": (pairs.clicks, early & ~lone),
+    }
+    counts = {reason: number.sum(where=where) for reason, (number, where) in reasons.items()}
+    more = {"again": (pairs.impressions - 1).sum(where=~lone), "clicks": pairs.clicks.sum()}
+    *lost, again, n_clicks = (count or 0 for count in one_row(engine, pairs, **counts, **more).values())
+    for (reason, (_, where)), count in zip(reasons.items(), lost, strict=True):
+        dropped.add(reason, count, example(engine, pairs.filter(where), SHOWING) if count else "")
+    dropped.refuse_if_most(["lone_click", "early_click"], n_clicks, "clicks")
     _say_doubles(engine, pairs.filter(~lone), ["clicks", *(name for name in graded if name != "seen")], dropped)
-    dropped.add("duplicate", again, _example(engine, pairs.filter(pairs.impressions > 1)) if again else "")
+    dropped.add("duplicate", again, example(engine, pairs.filter(pairs.impressions > 1), SHOWING) if again else "")
     click = ((pairs.clicks > 0) & ~early).cast("int8")
     names = [*SHOWING, "position", *(name for name in shape.extras if name not in graded), *["time"] * shape.time]
     names += ["user"] * shape.user
@@ -102,7 +99,7 @@ def _say_doubles(engine: Engine, pairs: ir.Table, names: Sequence[str], dropped:
     more = ibis.literal(0)
     for name in names:
         more = more + ibis.greatest(pairs[name] - 1, 0)
-    count = engine.arrow(pairs.aggregate(more=more.sum()))["more"][0].as_py() or 0
+    count = one_row(engine, pairs, more=more.sum())["more"] or 0
     if count:
         dropped.remarks.append(f"{count:,} events repeat another on the same impression: each type counts once.")
 
@@ -128,7 +125,7 @@ def add_clicks(engine: Engine, shown: ir.Table, clicks: ir.Table, columns: Colum
     shown, rows = same_keys(shown, rows, ids)
     if "query" not in known:
         queries = shown.group_by("session").aggregate(query=shown["query"].min(), queries=shown["query"].nunique())
-        several = engine.arrow(queries.aggregate(several=(queries.queries > 1).sum()))["several"][0].as_py()
+        several = one_row(engine, queries, several=(queries.queries > 1).sum())["several"]
         if several:
             raise ValueError(
                 f"{name}: no column looks like the query, and {several:,} sessions have several: add the query of each "
@@ -193,8 +190,3 @@ def shown_by_queries(queries: ir.Table, rows: ir.Table, name: str) -> ir.Table:
     shown = shown.mutate(**{key: shown[key].cast(kind) for key, kind in casts.items()})
     clicks = rows.filter(rows.kind.isin([CLICK, SEEN])).mutate(document=rows.document.cast("string"))
     return clicks.select(shown.columns).union(shown)
-
-
-def _example(engine: Engine, pairs: ir.Table) -> str:
-    found = engine.arrow(pairs.select(SHOWING).order_by(SHOWING).limit(1)).to_pylist()
-    return ", ".join(f"{key} {value}" for key, value in found[0].items()) if found else ""

@@ -23,7 +23,7 @@ MOST_NUMBERED = 1_000  # categories that are whole numbers
 LEAST_PAGES = 5  # so that a function of the position is no coincidence
 
 
-def take_positions(sample: Sample, found: Findings) -> None:
+def take_positions(sample: Sample, findings: Findings) -> None:
     """Columns that are the position, or a function of it, or follow it: never a feature."""
     position, page = sample.of("position"), sample.of("page")
     if position is None or sample.n < 2 or len(np.unique(sample.page)) < LEAST_PAGES:
@@ -35,7 +35,7 @@ def take_positions(sample: Sample, found: Findings) -> None:
         able = values.is_numeric and not values.is_binary and values.n_distinct > 2 and name not in sample.one_a_page
         what = _of_position(values, position.numbers, place, cells) if able else None
         if what is not None:
-            found.tell(what[0], name=name, **what[1])
+            findings.tell(what[0], name=name, **what[1])
             sample.taken.add(name)
 
 
@@ -63,7 +63,7 @@ def _of_position(values: Values, position: Any, place: Any, cells: Any) -> tuple
 
 
 def find_features(
-    sample: Sample, found: Findings, facts: Mapping[str, Facts], given: Sequence[str] | None, *, apart: bool
+    sample: Sample, findings: Findings, facts: Mapping[str, Facts], given: Sequence[str] | None, *, apart: bool
 ) -> None:
     """What becomes of the columns that are left: features, categories, or nothing.
 
@@ -73,58 +73,58 @@ def find_features(
     for name in sample.free if given is None else (name for name in sample.free if name in given):
         values = sample.columns[name]
         if values.n_distinct < 2 and (values.is_numeric or values.present.all()):
-            found.tell("constant", name=name, value=values.levels[int(values.codes.max())])
+            findings.tell("constant", name=name, value=values.levels[int(values.codes.max())])
         elif name in sample.one_a_page or not sample.varies(name):
             if values.is_numeric and not names.is_id(name) and seconds(values) is None and given is None:
-                found.tell("of_page", name=name)
+                findings.tell("of_page", name=name)
         elif not apart and values.is_numeric:
-            _look_at_numbers(values, found, name, facts.get(name))
+            _look_at_numbers(values, findings, name, facts.get(name))
         elif not apart and values.kind == "text":
-            _look_at_text(sample, found, name)
+            _look_at_text(sample, findings, name)
 
 
-def _look_at_text(sample: Sample, found: Findings, name: str) -> None:
+def _look_at_text(sample: Sample, findings: Findings, name: str) -> None:
     values, document = sample.columns[name], sample.of("document")
     texts = [str(level).strip() for level in values.levels if level]
     for what, pattern in PATTERNS.items():
         if sum(bool(pattern.fullmatch(text)) for text in texts) > 0.8 * len(texts):
-            found.tell(what, name=name, value=texts[0])
+            findings.tell(what, name=name, value=texts[0])
             return
     shared = document is None or 2 * values.n_distinct <= document.n_distinct
     if shared and values.n_distinct <= MOST_CATEGORIES and not (names.is_id(name) and values.n_distinct > 100):
-        found.features.append(name)
-        say_levels(values, name, found)
+        findings.features.append(name)
+        say_levels(values, name, findings)
 
 
-def _look_at_numbers(values: Values, found: Findings, name: str, facts: Facts | None) -> None:
+def _look_at_numbers(values: Values, findings: Findings, name: str, facts: Facts | None) -> None:
     numbers = values.numbers[~np.isnan(values.numbers)]
     for word in _words(values):
         if word.strip().lower() not in NOTHING:
-            found.tell("word", name=name, value=word)
+            findings.tell("word", name=name, value=word)
             return
-        _say_missing(found, "no_number", name, word)
+        _say_missing(findings, "no_number", name, word)
     if values.is_whole and names.is_id(name) and not names.match("category", name) and not values.is_binary:
-        found.tell("id", name=name, count=values.n_distinct)
+        findings.tell("id", name=name, count=values.n_distinct)
         return
     if np.isinf(numbers).any():
-        _say_missing(found, "infinite", name, "inf", percent(np.isinf(numbers).mean()))
+        _say_missing(findings, "infinite", name, "inf", percent(np.isinf(numbers).mean()))
         numbers = numbers[np.isfinite(numbers)]
     for sentinel in _sentinels(numbers, facts):
-        _say_missing(found, "sentinel", name, f"{sentinel:.0f}", percent((numbers == sentinel).mean()))
+        _say_missing(findings, "sentinel", name, f"{sentinel:.0f}", percent((numbers == sentinel).mean()))
         numbers = numbers[numbers != sentinel]
     distinct, largest = len(np.unique(numbers)), np.abs(numbers).max(initial=0)
     if values.is_whole and largest > 2**24 and len(np.unique(numbers.astype(np.float32))) < distinct:
-        found.tell("large", name=name, value=largest)
+        findings.tell("large", name=name, value=largest)
         return
     if values.is_whole and not values.is_binary and names.match("category", name) and distinct <= MOST_NUMBERED:
-        found.tell("category", name=name, count=distinct)
-        found.categories.append(name)
-    found.features.append(name)
+        findings.tell("category", name=name, count=distinct)
+        findings.categories.append(name)
+    findings.features.append(name)
 
 
-def _say_missing(found: Findings, sentence: str, name: str, value: str, share: str = "") -> None:
-    found.tell(sentence, name=name, value=value, share=share)
-    found.missing.append(f"{name}={value}")
+def _say_missing(findings: Findings, sentence: str, name: str, value: str, share: str = "") -> None:
+    findings.tell(sentence, name=name, value=value, share=share)
+    findings.missing.append(f"{name}={value}")
 
 
 def _words(values: Values) -> list[str]:
@@ -141,7 +141,7 @@ def _sentinels(numbers: Any, facts: Facts | None) -> list[float]:
     distinct, counts = np.unique(numbers, return_counts=True)
     if len(distinct) < 4 or len(numbers) < 20:
         return []
-    found = []
+    sentinels = []
     ends = () if facts is None else (facts.low, facts.high)  # over all rows: rare ones may not be in the sample
     for value in dict.fromkeys((distinct[0], distinct[-1], *(end for end in ends if end is not None))):
         rest = distinct[distinct != value]
@@ -149,5 +149,5 @@ def _sentinels(numbers: Any, facts: Facts | None) -> list[float]:
         alone = value == -1 and rest.min() >= 0
         far = abs(value) >= 99 and np.abs(value - rest).min() > 2 * np.ptp(rest)
         if value in SENTINELS and (alone or far) and (share > 0.001 or value not in distinct):
-            found.append(float(value))
-    return found
+            sentinels.append(float(value))
+    return sentinels

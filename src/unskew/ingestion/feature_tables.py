@@ -13,9 +13,9 @@ import ibis
 import ibis.expr.types as ir
 
 from unskew.ingestion.columns import Columns
-from unskew.ingestion.engines import Engine
+from unskew.ingestion.engines import Engine, count_rows, example, one_row
 from unskew.ingestion.group import query_numbers
-from unskew.ingestion.impressions import Shape, check_ids, feature_values, id_values, time_values
+from unskew.ingestion.impressions import Shape, feature_values, id_values, read, time_values
 from unskew.ingestion.report import Dropped
 from unskew.ingestion.schema import KEYS, key_columns
 
@@ -24,13 +24,12 @@ VALID_FROM = "valid_from"  # the column of a history of features
 
 def feature_rows(table: ir.Table, columns: Columns, name: str, features: Sequence[str]) -> ir.Table:
     """A table of features in the common form; a history also has the times from which features are valid."""
-    found = key_columns(table.columns, columns, name)
-    for column in found.values():
-        check_ids(table, column, name)
-    taken: dict[str, Any] = {role: id_values(table[column]) for role, column in found.items()}
+    taken = {
+        role: read(table, column, name, id_values) for role, column in key_columns(table.columns, columns, name).items()
+    }
     taken |= {f"feature_{number}": feature_values(table[feature]) for number, feature in enumerate(features)}
     if VALID_FROM in table.columns:
-        taken[VALID_FROM] = time_values(table, VALID_FROM, name)
+        taken[VALID_FROM] = read(table, VALID_FROM, name, time_values)
     return table.select(**taken)
 
 
@@ -57,18 +56,18 @@ def as_shown(
     history = engine.keep("history", history.mutate(valid_until=following))
     joined = impressions.join(history, list(keys))
     holds = (joined.time >= joined[VALID_FROM]) & (joined.valid_until.isnull() | (joined.time < joined.valid_until))
-    found = engine.keep("as_shown", joined.filter(holds).select(*impressions.columns, *shape.feature_names))
-    before, after = (engine.arrow(table.aggregate(n=table.count()))["n"][0].as_py() for table in (impressions, found))
+    shown = engine.keep("as_shown", joined.filter(holds).select(*impressions.columns, *shape.feature_names))
+    before, after = (count_rows(engine, table) for table in (impressions, shown))
     dropped.add("no_features", before - after, f"{name} has no features from before they were shown")
     dropped.refuse_if_most(["no_features"], before, "impressions")
-    return found
+    return shown
 
 
 def with_keys(engine: Engine, rows: ir.Table, keys: Sequence[str], name: str, dropped: Dropped) -> ir.Table:
     """Rows of features that have a document, and a query; the others are counted."""
     missing = ibis.or_(*(rows[key].isnull() for key in keys))
-    count = engine.arrow(rows.aggregate(missing=missing.sum()))["missing"][0].as_py()
-    dropped.add("no_key", count or 0, name)
+    count = one_row(engine, rows, missing=missing.sum())["missing"] or 0
+    dropped.add("no_key", count, name)
     return rows.filter(~missing) if count else rows
 
 
@@ -101,8 +100,7 @@ def settle(
     same, unclear, conflicts = _changing(engine, gathered, keys, features)
     if unclear is None:
         return same
-    example = engine.arrow(unclear.select(*keys).order_by(*keys).limit(1)).to_pylist()[0]
-    dropped.add("conflict", conflicts, ", ".join(f"{key} {value}" for key, value in example.items()))
+    dropped.add("conflict", conflicts, example(engine, unclear, keys))
     chosen = _least_sets(rows.semi_join(unclear, list(keys)), keys, len(features), fill)
     chosen = chosen.join(unclear.select(*keys, "rows"), list(keys)).select(same.columns)
     return same.anti_join(unclear, list(keys)).union(chosen)
@@ -140,8 +138,8 @@ def missing_values(engine: Engine, gathered: ir.Table, features: Sequence[str]) 
     if not features:
         return {}
     counts = {f"missing_{number}": gathered[f"high_{number}"].isnan().sum() for number in range(len(features))}
-    found = engine.arrow(gathered.aggregate(**counts)).to_pylist()[0].values()
-    return {name: count for name, count in zip(features, found, strict=True) if count}
+    missing = one_row(engine, gathered, **counts).values()
+    return {name: count for name, count in zip(features, missing, strict=True) if count}
 
 
 def _changing(
@@ -153,7 +151,7 @@ def _changing(
         return gathered, None, 0
     _refuse_infinite(engine, gathered, keys, features)
     differs = ibis.or_(*(gathered[f"low_{number}"] != gathered[f"high_{number}"] for number in numbers))
-    count = engine.arrow(gathered.aggregate(count=differs.sum()))["count"][0].as_py() or 0
+    count = one_row(engine, gathered, count=differs.sum())["count"] or 0
     lows = {f"feature_{number}": gathered[f"low_{number}"].cast("float32") for number in numbers}
     return gathered.select(*keys, "rows", **lows), gathered.filter(differs) if count else None, count
 
@@ -188,10 +186,10 @@ def same_keys(left: ir.Table, right: ir.Table, keys: Sequence[str]) -> tuple[ir.
 
 def _refuse_infinite(engine: Engine, gathered: ir.Table, keys: Sequence[str], features: Sequence[str]) -> None:
     bad = gathered.filter(gathered.infinite > 0)
-    found = engine.arrow(bad.order_by(*keys).limit(1)).to_pylist()
-    if found:
-        columns = [name for number, name in enumerate(features) if _is_infinite(found[0], number)] or list(features)
-        where = ", ".join(f"{key} {found[0][key]}" for key in keys)
+    infinite = engine.arrow(bad.order_by(*keys).limit(1)).to_pylist()
+    if infinite:
+        columns = [name for number, name in enumerate(features) if _is_infinite(infinite[0], number)] or list(features)
+        where = ", ".join(f"{key} {infinite[0][key]}" for key in keys)
         raise ValueError(
             f"feature '{columns[0]}' of {where} is infinite: features must be finite or missing; leave the cell empty, "
             "or replace it by a number with --fill"
@@ -215,6 +213,6 @@ def filled(rows: ir.Table, n_features: int, fill: float | None) -> ir.Table:
     instead = ibis.literal(float("nan") if fill is None else fill, type="float32")
     values = {}
     for name in (f"feature_{number}" for number in range(n_features)):
-        found = rows[name].fill_null(instead)
-        values[name] = found if fill is None else (found.isnan() | found.isinf()).ifelse(instead, found)
+        value = rows[name].fill_null(instead)
+        values[name] = value if fill is None else (value.isnan() | value.isinf()).ifelse(instead, value)
     return rows.mutate(**values)

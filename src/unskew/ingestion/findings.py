@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from unskew.data.clicks.build import shown_order
 from unskew.ingestion.roles import Sample, codes_of
 from unskew.ingestion.table_profile import Facts, Look, Values, literal, sql_of
 
@@ -117,7 +118,7 @@ def percent(share: float) -> str:
     return f"{share:.0%}" if share >= 0.01 else f"{share:.2%}"
 
 
-def check_keys(sample: Sample, found: Findings, facts: Mapping[str, Facts]) -> None:
+def check_keys(sample: Sample, findings: Findings, facts: Mapping[str, Facts]) -> None:
     """Sessions, queries, documents and users."""
     for role in ("session", "query", "document"):
         name = sample.value(role)
@@ -125,41 +126,41 @@ def check_keys(sample: Sample, found: Findings, facts: Mapping[str, Facts]) -> N
         if entry is None:
             continue
         if entry.missing > FEW:
-            found.tell("missing", name=name, share=percent(entry.missing), ask=entry.missing > 0.5)
+            findings.tell("missing", name=name, share=percent(entry.missing), ask=entry.missing > 0.5)
         if entry.empty > FEW:
             what = "they count as one query" if role == "query" else "they are left out"
-            found.tell("empty", name=name, share=percent(entry.empty), what=what)
+            findings.tell("empty", name=name, share=percent(entry.empty), what=what)
     for role in ("session", "query", "document", "user"):
         values, name = sample.of(role), sample.value(role)
         for code, level in enumerate(values.levels if values is not None and values.kind == "text" else []):
             if level and str(level).strip().lower() in NOTHING and values is not None:
-                found.tell("no_id", name=name, value=level, share=percent((values.codes == code).mean()))
-                found.missing.append(f"{name}={level}")
-    _check_queries(sample, found)
-    _check_documents(sample, found)
+                findings.tell("no_id", name=name, value=level, share=percent((values.codes == code).mean()))
+                findings.missing.append(f"{name}={level}")
+    _check_queries(sample, findings)
+    _check_documents(sample, findings)
     user, session = sample.value("user"), sample.value("session")
     if user is not None and session is not None and user in session.split(","):
-        found.tell("user", name=user, value=session)
-    for name in sample.lists.get("bias", []):
-        say_levels(sample.columns[name], name, found)
+        findings.tell("user", name=user, value=session)
+    for name in sample.lists.get("bias", ()):
+        say_levels(sample.columns[name], name, findings)
     if sample.repeated:
-        found.tell("repeated", share=percent(sample.repeated))
+        findings.tell("repeated", share=percent(sample.repeated))
 
 
-def say_levels(values: Values, name: str, found: Findings) -> None:
+def say_levels(values: Values, name: str, findings: Findings) -> None:
     """Whether levels differ only in case or spaces."""
     texts = [str(level) for level in values.levels if level not in (None, "")]
     if len({text.strip().lower() for text in texts}) < len(texts) <= 1_000:
-        found.tell("levels", name=name)
+        findings.tell("levels", name=name)
 
 
-def _check_queries(sample: Sample, found: Findings) -> None:
+def _check_queries(sample: Sample, findings: Findings) -> None:
     session, query, user = (sample.of(role) for role in ("session", "query", "user"))
     if query is None:
         return
     n_pages, n_queries = len(np.unique(sample.page)), query.n_distinct
     if n_queries == 1:
-        found.tell("one_query")
+        findings.tell("one_query")
         return
     if session is None or n_pages < FEW_PAGES or n_queries < n_pages:
         return
@@ -168,102 +169,99 @@ def _check_queries(sample: Sample, found: Findings) -> None:
     of_session, of_query = (sum(" " in str(level) for level in v.levels) / len(v.levels) for v in (session, query))
     if per_session >= 3 and (users > 1.5 or of_session > of_query + 0.5):
         keys: dict[str, Any] = {"session": sample.value("session"), "query": sample.value("query")}
-        found.tell("exchanged_keys", count=n_queries, per=per_session, **keys)
+        findings.tell("exchanged_keys", count=n_queries, per=per_session, **keys)
         return
-    found.tell("asked_once")
+    findings.tell("asked_once")
 
 
-def _check_documents(sample: Sample, found: Findings) -> None:
+def _check_documents(sample: Sample, findings: Findings) -> None:
     document, name = sample.of("document"), sample.value("document")
     if document is None:
         return
     sizes = np.bincount(sample.page)
     if len(sizes) > 1 and sizes.max() == 1:
-        found.tell("one_document")
+        findings.tell("one_document")
     if document.kind == "decimal" and np.nanmax(np.abs(document.numbers)) > EXACT:
-        found.tell("decimal_ids", name=name, value=EXACT)
+        findings.tell("decimal_ids", name=name, value=EXACT)
     codes, page = document.codes[document.present], sample.page[document.present]
     twice = 1 - len(np.unique(page * (int(codes.max(initial=0)) + 1) + codes)) / max(len(codes), 1)
     if twice > FEW:
-        found.tell("twice", name=name, share=percent(twice))
+        findings.tell("twice", name=name, share=percent(twice))
 
 
-def check_positions(sample: Sample, found: Findings) -> None:
+def check_positions(sample: Sample, findings: Findings) -> None:
     """Where positions begin, restart, jump, or are missing."""
     values, name = sample.of("position"), sample.value("position")
     if values is None:
         return
     places, page = values.numbers, sample.page
     if values.n_distinct == 1:
-        found.tell("one_position", name=name)
+        findings.tell("one_position", name=name)
         return
     first = np.full(len(np.unique(page)), np.inf)
     np.minimum.at(first, page, np.nan_to_num(places, nan=np.inf))
     step = np.diff(np.unique(places[np.isfinite(places)]))
     if len(step) and np.median(step) > 5:
-        found.tell("pixels", name=name, value=np.median(step))
+        findings.tell("pixels", name=name, value=np.median(step))
     elif first.min() > 1:
-        found.tell("lowest", name=name, value=first.min())
+        findings.tell("lowest", name=name, value=first.min())
     zero, one = (float((first == start).mean()) for start in (0, 1))
     if min(zero, one) > 0.1:
-        found.tell("starts", name=name, zero=zero, one=one)
+        findings.tell("starts", name=name, zero=zero, one=one)
     cells = codes_of([entry for entry in (values, sample.of("page")) if entry is not None])
     taken = 1 - len(np.unique(page * np.int64(sample.n + 1) + cells)) / max(sample.n, 1)
     if taken > 1 - NEARLY_ALL:
-        found.tell("restart", share=percent(taken))
+        findings.tell("restart", share=percent(taken))
 
 
-def check_clicks(sample: Sample, found: Findings) -> None:
+def check_clicks(sample: Sample, findings: Findings) -> None:
     """Clicks that are counts, all, none, exchanged, sorted, or those of a cut table."""
     values, name, clicked = sample.of("click"), sample.value("click"), sample.clicked
     if values is None or clicked is None:
         return
     if values.is_whole and np.nanmax(values.numbers) > 1:
-        found.tell("counts", name=name, value=np.nanmax(values.numbers))
+        findings.tell("counts", name=name, value=np.nanmax(values.numbers))
     if clicked.all() or not clicked.any():
-        found.tell("all_clicked" if clicked.any() else "no_click", name=name)
+        findings.tell("all_clicked" if clicked.any() else "no_click", name=name)
         return
     page, flags = sample.page[sample.order], clicked[sample.order]
-    sizes = np.bincount(page)
-    start = np.cumsum(sizes) - sizes
-    place = np.arange(len(page)) - np.repeat(start, sizes)
-    upper = place < np.repeat(sizes, sizes) / 2
+    sizes, place, upper = np.bincount(page), shown_order(page), sample.upper
     if clicked.mean() > 0.5 and flags[upper].mean() < flags[~upper].mean():
-        found.tell("exchanged_click", name=name, share=clicked.mean())
+        findings.tell("exchanged_click", name=name, share=clicked.mean())
     if len(sizes) < FEW_PAGES:
         return
-    clicks, last = np.bincount(page, weights=flags), flags[start + sizes - 1]
+    clicks, last = np.bincount(page, weights=flags), flags[np.cumsum(sizes) - 1]
     if last.mean() > NEARLY_ALL and len(np.unique(sizes)) > 2:
-        found.tell("cut", share=last.mean())
+        findings.tell("cut", share=last.mean())
     lowest = np.full(len(sizes), -1)
     np.maximum.at(lowest, page, np.where(flags, place, -1))
     several = (clicks > 1) & (clicks < sizes)
     if several.sum() >= FEW_PAGES and (lowest[several] + 1 == clicks[several]).mean() > NEARLY_ALL:
-        found.tell("sorted")
+        findings.tell("sorted")
     if clicks.min() > 0 and len(sizes) * np.exp(-clicks.mean()) > 10:  # so many pages without a click are expected
-        found.tell("only_clicked")
+        findings.tell("only_clicked")
 
 
-def check_times(sample: Sample, found: Findings) -> None:
+def check_times(sample: Sample, findings: Findings) -> None:
     """Times of several units, of 1970, or all the same."""
     values, name = sample.of("time"), sample.value("time")
     if values is None or values.n_distinct == 1:
         if values is not None:
-            found.tell("one_time", name=name)
+            findings.tell("one_time", name=name)
         return
     if values.kind not in ("whole", "decimal"):
         return
     numbers = np.abs(values.numbers[np.isfinite(values.numbers)])
     shares = [float(((numbers >= low) & (numbers < 1e3 * low)).mean()) for low in (1e8, 1e11, 1e14)]
     if sum(share > 0.01 for share in shares) > 1:
-        found.tell("units", name=name, first=shares[0], second=shares[1])
+        findings.tell("units", name=name, first=shares[0], second=shares[1])
     early = float((numbers < 1e8).mean())
     if early > FEW:
-        found.tell("early", name=name, share=percent(early))
-        found.missing.append(f"{name}=0")
+        findings.tell("early", name=name, share=percent(early))
+        findings.missing.append(f"{name}=0")
 
 
-def check_users(look: Look, sample: Sample, found: Findings, where: str) -> str | None:
+def check_users(look: Look, sample: Sample, findings: Findings, where: str) -> str | None:
     """Users with far more sessions than others; the proposed cap."""
     user, session = sample.value("user"), sample.value("session")
     keys = [] if session is None else [session] if session in look.first else session.split(",")
@@ -287,38 +285,31 @@ def check_users(look: Look, sample: Sample, found: Findings, where: str) -> str 
     if not over or (of_user > 0).sum() < 10:
         return None
     listed = ", ".join(over[:5]) + (f" and {len(over) - 5} more" if len(over) > 5 else "")
-    found.tell("robots", usual=usual, listed=listed, name=user, cap=cap)
+    findings.tell("robots", usual=usual, listed=listed, name=user, cap=cap)
     return f"{user}={cap}"
 
 
-def check_features_table(sample: Sample, theirs: Values, events: str, features: str, found: Findings) -> None:
+def check_features_table(sample: Sample, theirs: Values, events: str, features: str, findings: Findings) -> None:
     """Ids that differ between the events and the table of features."""
     document = sample.of("document")
     if document is None:
         return
     here, there = ({str(level) for level in values.levels if level is not None} for values in (document, theirs))
     lost = 1 - len(here & there) / max(len(here), 1)
-    about: dict[str, Any] = {
-        "name": sample.value("document"),
-        "events": events,
-        "features": features,
-        "share": lost,
-        "ask": lost > 0.5,
-    }
-    folded = {text.lower() for text in there}
+    sentence = ""
     if document.kind != theirs.kind and lost:
-        kinds: dict[str, Any] = {
-            "here": KINDS.get(document.kind, document.kind),
-            "there": KINDS.get(theirs.kind, theirs.kind),
-        }
-        found.tell("types", **about, **kinds)
+        sentence = "types"
     elif lost > 1 - NEARLY_ALL:
-        only_case = sum(text.lower() in folded for text in here) > len(here & there)
-        found.tell("case" if only_case else "unknown", **about)
+        folded = {text.lower() for text in there}
+        sentence = "case" if sum(text.lower() in folded for text in here) > len(here & there) else "unknown"
+    if sentence:
+        kinds = {"here": KINDS.get(document.kind, document.kind), "there": KINDS.get(theirs.kind, theirs.kind)}
+        about = {"name": sample.value("document"), "events": events, "features": features, "share": lost, **kinds}
+        findings.tell(sentence, ask=lost > 0.5, **about)
 
 
 def check_lists(
-    look: Look, document: str, others: Sequence[str], delimiters: Mapping[str, str | None], found: Findings
+    look: Look, document: str, others: Sequence[str], delimiters: Mapping[str, str | None], findings: Findings
 ) -> None:
     """Lists of a result page whose lengths disagree, by row."""
 
@@ -336,4 +327,4 @@ def check_lists(
         ((count, row, a, b),) = look.query(f"SELECT count(*), min(row), arg_min(a, row), arg_min(b, row) {wrong}")
         if count:
             where = f"row {row}, from 0: {b} values for {a}" if look.keeps_order else f"such as {b} values for {a}"
-            found.tell("lengths", name=name, count=count, document=document, where=where)
+            findings.tell("lengths", name=name, count=count, document=document, where=where)

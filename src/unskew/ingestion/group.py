@@ -93,8 +93,8 @@ def collect_patterns(
     kept: ir.Table | None = None
     for part in parts:
         chosen = impressions if len(parts) == 1 else within(impressions, part)
-        found = patterns(chosen, shape)
-        kept = engine.keep("patterns", found) if kept is None else engine.append(kept, found)
+        counted = patterns(chosen, shape)
+        kept = engine.keep("patterns", counted) if kept is None else engine.append(kept, counted)
         done(part.size)
     assert kept is not None
     return kept

@@ -7,7 +7,7 @@ A value that cannot be used is null; `reasons` says which rows are left out beca
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,7 +19,7 @@ import numpy as np
 from unskew.data.checks import LAST_POSITION, ROUNDING
 from unskew.data.clicks.shuffles import parse_shuffled
 from unskew.ingestion.columns import Columns, is_date, value_at
-from unskew.ingestion.engines import Engine
+from unskew.ingestion.engines import Engine, one_row
 from unskew.ingestion.report import Dropped
 from unskew.ingestion.settings import page_sizes
 from unskew.ingestion.where import rows_where
@@ -73,78 +73,55 @@ class Shape:
     def extras(self) -> list[str]:
         """Further columns of each shown document: bias columns, context, events, intervention, score and so on."""
         numbered = {"bias": self.bias, "context": self.context, "event": self.kinds}
-        names = [f"{name}_{number}" for name, found in numbered.items() for number in range(len(found))]
+        names = [f"{name}_{number}" for name, several in numbered.items() for number in range(len(several))]
         single = {"intervention": self.intervention, "score": self.score, "display": self.display, "seen": self.seen}
         return names + [name for name, there in single.items() if there]
 
     @property
     def levels(self) -> dict[str, str]:
         """Extras that hold names of levels, and the user's names of their columns."""
-        found = {f"bias_{number}": name for number, (name, is_level) in enumerate(self.bias) if is_level}
-        found |= {f"context_{number}": name for number, (name, is_level) in enumerate(self.context) if is_level}
-        return found | ({"intervention": "intervention"} if self.intervention else {})
+        names = {f"bias_{number}": name for number, (name, is_level) in enumerate(self.bias) if is_level}
+        names |= {f"context_{number}": name for number, (name, is_level) in enumerate(self.context) if is_level}
+        return names | ({"intervention": "intervention"} if self.intervention else {})
+
+
+Reader = Callable[[Any, str], Any]  # from the values of a column, and its name in messages
+
+
+def read(table: ir.Table, column: str, name: str, how: Reader) -> Any:
+    """A column in the common form."""
+    return how(_known(value_at(table, column)), f"{name}: column '{column}'")
 
 
 def common_rows(table: ir.Table, columns: Columns, features: Sequence[str], name: str) -> tuple[ir.Table, Shape]:
     """A table in the common form, and which optional columns it has."""
-    taken: dict[str, Any] = {}
-
-    def value(role: str) -> Any:
-        return _known(value_at(table, columns.roles[role]))
-
-    def refuse(column: str, kind: dt.DataType, needed: str) -> None:
-        raise ValueError(f"{name}: column '{column}' holds {kind}: {needed}")
-
-    for role in ("session", "query", "document"):
-        check_ids(table, columns.roles[role], name)
-        taken[role] = id_values(value(role), empty_is_missing=role != "query")
-    taken["position"] = _whole_numbers(value("position"), lambda kind: refuse(columns.roles["position"], kind, WHOLE))
-    for role in ("row", "page"):
-        if role in columns.roles:
-            column = columns.roles[role]
-            taken[role] = _whole_numbers(value(role), lambda kind, column=column: refuse(column, kind, WHOLE))
+    taken = {role: read(table, columns.roles[role], name, how) for role, how in IDS.items()}
     if isinstance(columns.page_size, str):
         taken["page_level"] = value_at(table, page_sizes(columns.page_size)[0]).cast("string")
     if columns.where is not None:
         taken["wanted"] = rows_where(table, columns.where, name).fill_null(False)
     if columns.form == "separate":
-        taken["kind"] = ibis.literal(IMPRESSION, type="int8")
-        taken["word"] = ibis.null("string")
-    elif columns.form == "impressions":
-        taken["click"] = _clicks(value("click"), lambda kind: refuse(columns.roles["click"], kind, YES_OR_NO))
-    else:
-        taken["kind"] = _kinds(value("event"), columns)
-        taken["word"] = value("event").cast("string")
-    if columns.time is not None:
-        taken["time"] = time_values(table, columns.roles["time"], name)
-    if columns.intervention is not None:
-        taken["intervention"] = value("intervention").cast("string").fill_null(NO_INTERVENTION)
-    if columns.policy_score is not None:
-        taken["score"] = _finite(value("policy_score"))
-    if columns.display_probability is not None:
-        taken["display"] = _probabilities(value("display_probability"))
-    if columns.user is not None:
-        taken["user"] = id_values(value("user"))
-    bias = []
+        taken |= {"kind": ibis.literal(IMPRESSION, type="int8"), "word": ibis.null("string")}
+    elif columns.form != "impressions":
+        taken |= _event_types(table, columns.roles["event"], columns)
+    for role, (common, how) in READERS.items():
+        if role in columns.roles and (role != "click" or columns.form == "impressions"):
+            taken[common] = read(table, columns.roles[role], name, how)
+    bias, context = [], []
     for number, column in enumerate(columns.bias):
-        entry = _known(value_at(table, column))
-        is_level = not (entry.type().is_floating() or entry.type().is_decimal())
-        taken[f"bias_{number}"] = entry.cast("string").fill_null(MISSING) if is_level else _finite(entry)
+        value = _known(value_at(table, column))
+        is_level = not (value.type().is_floating() or value.type().is_decimal())
+        taken[f"bias_{number}"] = value.cast("string").fill_null(MISSING) if is_level else _finite(value)
         bias.append((column, is_level))
-    context = []
     for number, column in enumerate(columns.context):
-        entry = _known(value_at(table, column))
-        is_level = not (entry.type().is_numeric() or entry.type().is_boolean())
+        value = _known(value_at(table, column))
+        is_level = not (value.type().is_numeric() or value.type().is_boolean())
         missing = ibis.literal(float("nan"), type="float32")
-        taken[f"context_{number}"] = entry.cast("string") if is_level else feature_values(entry).fill_null(missing)
+        taken[f"context_{number}"] = value.cast("string") if is_level else feature_values(value).fill_null(missing)
         context.append((column, is_level))
-    if columns.seen is not None:
-        taken["seen"] = _looks(value("seen"))
-    for number, feature in enumerate(features):
-        taken[f"feature_{number}"] = feature_values(table[feature])
+    taken |= {f"feature_{number}": feature_values(table[feature]) for number, feature in enumerate(features)}
     for number, column in enumerate(columns.feedback):
-        found = _clicks(value_at(table, column), lambda kind, column=column: refuse(column, kind, YES_OR_NO))
-        taken[f"event_{number}"] = found.fill_null(0)
+        taken[f"event_{number}"] = read(table, column, name, _clicks).fill_null(0)
     shape = Shape(
         features=tuple(features),
         bias=tuple(bias),
@@ -161,24 +138,13 @@ def common_rows(table: ir.Table, columns: Columns, features: Sequence[str], name
     return table.select(**taken), shape
 
 
-def common_clicks(table: ir.Table, columns: Columns, found: Mapping[str, str], name: str) -> ir.Table:
+def common_clicks(table: ir.Table, columns: Columns, names: Mapping[str, str], name: str) -> ir.Table:
     """A table of clicks in the common form; without an event type, all rows are clicks."""
-    taken: dict[str, Any] = {"kind": ibis.literal(CLICK, type="int8")}
-    for role in ("session", "query", "document"):
-        if role in found:
-            check_ids(table, found[role], name)
-            taken[role] = id_values(_known(table[found[role]]), empty_is_missing=role != "query")
-    if columns.time is not None and "time" in found:
-        taken["time"] = time_values(table, found["time"], name)
-    if "event" in found:
-        taken["kind"] = _kinds(_known(table[found["event"]]), columns)
-        taken["word"] = _known(table[found["event"]]).cast("string")
-    return table.select(**taken)
-
-
-WHOLE = "write whole numbers"
-YES_OR_NO = "write 0 and 1, true and false, or yes and no"
-TIMES = "write timestamps, ISO 8601 text or numbers since 1970"
+    taken = {role: read(table, names[role], name, how) for role, how in IDS.items() if role in names}
+    taken["kind"] = ibis.literal(CLICK, type="int8")
+    if columns.time is not None and "time" in names:
+        taken["time"] = read(table, names["time"], name, time_values)
+    return table.select(**taken | (_event_types(table, names["event"], columns) if "event" in names else {}))
 
 
 def find_first_position(engine: Engine, rows: ir.Table, columns: Columns, name: str) -> Columns:
@@ -186,8 +152,8 @@ def find_first_position(engine: Engine, rows: ir.Table, columns: Columns, name: 
     if columns.first_position is not None:
         return columns
     places = rows.position
-    counts = rows.aggregate(zeros=(places == 0).sum(), ones=(places == 1).sum(), least=places.min())
-    zeros, ones, least = engine.arrow(counts).to_pylist()[0].values()
+    counts = {"zeros": (places == 0).sum(), "ones": (places == 1).sum(), "least": places.min()}
+    zeros, ones, least = one_row(engine, rows, **counts).values()
     if least is not None and least > 1:
         raise ValueError(
             f"{name}: column '{columns.position}': no position is 0 or 1, the lowest is {least}: subtract an offset; "
@@ -201,33 +167,35 @@ def reasons(rows: ir.Table, shape: Shape, first_position: int, n_positions: int 
     """For each reason, the rows that it leaves out; a row counts for the first reason that applies."""
     shown = rows.kind == IMPRESSION if "kind" in rows.columns else ibis.literal(True)
     last = first_position + (LAST_POSITION + 1 if n_positions is None else n_positions) - 1
-    found = {"where": ~rows.wanted} if "wanted" in rows.columns else {}
-    found |= {name: rows[column].isnull() for name, column in ID_REASONS.items()}
-    found["bad_position"] = shown & (rows.position.isnull() | (rows.position < first_position).fill_null(False))
-    found["beyond"] = shown & (rows.position > last).fill_null(False)
+    conditions = {"where": ~rows.wanted} if "wanted" in rows.columns else {}
+    conditions |= {name: rows[column].isnull() for name, column in ID_REASONS.items()}
+    conditions["bad_position"] = shown & (rows.position.isnull() | (rows.position < first_position).fill_null(False))
+    conditions["beyond"] = shown & (rows.position > last).fill_null(False)
     if "click" in rows.columns:
-        found["bad_click"] = rows.click.isnull()
+        conditions["bad_click"] = rows.click.isnull()
     if "seen" in rows.columns:
-        found["bad_look"] = (rows.seen < 0).fill_null(False)
+        conditions["bad_look"] = (rows.seen < 0).fill_null(False)
     if shape.display:
-        found["bad_probability"] = shown & (rows.display < 0).fill_null(False)
+        conditions["bad_probability"] = shown & (rows.display < 0).fill_null(False)
     if shape.time:
-        found["bad_time"] = rows.time.isnull()
+        conditions["bad_time"] = rows.time.isnull()
     numbers = ["score"] * shape.score + [f"bias_{i}" for i, (_, is_level) in enumerate(shape.bias) if not is_level]
     if numbers:
-        found["bad_number"] = shown & ibis.or_(*(rows[name].isnull() for name in numbers))
-    return found
+        conditions["bad_number"] = shown & ibis.or_(*(rows[name].isnull() for name in numbers))
+    return conditions
 
 
 ID_REASONS = {"no_session": "session", "no_query": "query", "no_document": "document"}
 
 
 def usable_rows(
-    engine: Engine, rows: ir.Table, found: dict[str, Any], dropped: Dropped, name: str
+    engine: Engine, rows: ir.Table, conditions: dict[str, Any], dropped: Dropped, name: str
 ) -> tuple[ir.Table, int]:
     """Rows that no reason leaves out, with positions from 0, and the number of rows before."""
-    names = list(found)
-    reason = ibis.cases(*((condition, number) for number, (condition) in enumerate(found.values())), else_=len(names))
+    names = list(conditions)
+    reason = ibis.cases(
+        *((condition, number) for number, (condition) in enumerate(conditions.values())), else_=len(names)
+    )
     each, total = _count_each(engine, rows.select(reason=reason), len(names))
     lines = total + dropped.counts.get("unreadable", 0)
     if not lines:
@@ -240,39 +208,25 @@ def usable_rows(
     if "kind" in rows.columns and any(each):  # clicks are rare: all of them may be lost although most rows are good
         clicks, n_clicks = _count_each(engine, rows.filter(rows.kind == CLICK).select(reason=reason), len(names))
         dropped.refuse_if_most(names, n_clicks, "clicks", dict(zip(names, clicks, strict=True)))
-    bad = [found[key] for key, count in zip(names, each, strict=True) if count]
+    bad = [conditions[key] for key, count in zip(names, each, strict=True) if count]
     return (rows.filter(~ibis.or_(*bad)) if bad else rows), total
 
 
 def _count_each(engine: Engine, rows: ir.Table, n_reasons: int) -> tuple[list[int], int]:
     """The number of rows per reason, and of all rows."""
     each = {f"count_{number}": (rows.reason == number).sum() for number in range(n_reasons)}
-    *counts, total = engine.arrow(rows.aggregate(**each, total=rows.count())).to_pylist()[0].values()
+    *counts, total = one_row(engine, rows, **each, total=rows.count()).values()
     return [count or 0 for count in counts], total
 
 
-def check_ids(table: ir.Table, column: str, name: str) -> None:
-    """Refuse ids that are lists or other nested values."""
-    kind = value_at(table, column).type()
-    if kind.is_nested():
-        raise ValueError(f"{name}: column '{column}' holds {kind}: ids must be text or numbers")
-
-
-def time_values(table: ir.Table, column: str, name: str) -> Any:
-    """A column of times."""
-
-    def refuse(kind: dt.DataType) -> None:
-        raise ValueError(f"{name}: column '{column}' holds {kind}: {TIMES}")
-
-    return _times(_known(value_at(table, column)), refuse)
-
-
-def id_values(value: Any, *, empty_is_missing: bool = True) -> Any:
+def id_values(value: Any, where: str, *, empty_is_missing: bool = True) -> Any:
     """Ids as whole numbers if they are numbers, otherwise as text.
 
     A column of whole numbers with missing values is often stored as decimals: 7.0 is the id 7.
     """
     kind = value.type()
+    if kind.is_nested():
+        raise ValueError(f"{where} holds {kind}: ids must be text or numbers")
     if kind.is_integer():
         return value
     text = value.cast("string")
@@ -303,18 +257,18 @@ def _known(value: Any) -> Any:
     return value.cast("string") if kind.is_null() or kind.is_unknown() else value
 
 
-def _whole_numbers(value: Any, refuse: Any) -> Any:
+def _whole_numbers(value: Any, where: str) -> Any:
     kind = value.type()
     if kind.is_integer():
         return value.cast("int64")
     if not (kind.is_floating() or kind.is_decimal() or kind.is_string()):
-        refuse(kind)
+        raise ValueError(f"{where} holds {kind}: write whole numbers")
     number = value.try_cast("float64") if kind.is_string() else value.cast("float64")
     is_whole = ~number.isnan() & (number.abs() < 1e9) & (number == number.floor())
     return is_whole.ifelse(number, ibis.null("float64")).cast("int64")
 
 
-def _clicks(value: Any, refuse: Any) -> Any:
+def _clicks(value: Any, where: str) -> Any:
     """0 or 1; several clicks on the same impression count as one."""
     kind = value.type()
     if kind.is_boolean():
@@ -322,11 +276,13 @@ def _clicks(value: Any, refuse: Any) -> Any:
     if kind.is_string():
         word = value.strip().lower()
         return ibis.cases((word.isin(CLICKED), 1), (word.isin(NOT_CLICKED), 0), else_=ibis.null("int8")).cast("int8")
-    number = value if kind.is_integer() else _whole_numbers(value, refuse)
+    if not kind.is_numeric():
+        raise ValueError(f"{where} holds {kind}: write 0 and 1, true and false, or yes and no")
+    number = _whole_numbers(value, where)
     return ibis.cases((number == 0, 0), (number >= 1, 1), else_=ibis.null("int8")).cast("int8")
 
 
-def _probabilities(value: Any) -> Any:
+def _probabilities(value: Any, _: str) -> Any:
     """Above 0 and at most 1; null if not recorded, and -1 if impossible."""
     number = _finite(value)
     possible = (number > 0) & (number <= 1 + ROUNDING)
@@ -337,7 +293,7 @@ def _probabilities(value: Any) -> Any:
     return ibis.cases(*cases, else_=-1.0).cast("float32")
 
 
-def _looks(value: Any) -> Any:
+def _looks(value: Any, _: str) -> Any:
     """1 if examined, 0 if not, null if not recorded, and -1 for anything but a number of 0 or more."""
     if value.type().is_boolean():
         return value.cast("float32")
@@ -348,17 +304,19 @@ def _looks(value: Any) -> Any:
     return ibis.cases((bad, -1.0), (number > 0, 1.0), (number == 0, 0.0), else_=ibis.null("float64")).cast("float32")
 
 
-def _kinds(value: Any, columns: Columns) -> Any:
-    word = value.cast("string").strip().lower()
+def _event_types(table: ir.Table, column: str, columns: Columns) -> dict[str, Any]:
+    """The kind of each event, and its type as it was written."""
+    text = _known(value_at(table, column)).cast("string")
+    word = text.strip().lower()
     shown, clicked = ([name.lower() for name in names] for names in (columns.impression_events, columns.click_events))
     graded = [(word == kind.lower(), FIRST_GRADED + number) for number, kind in enumerate(columns.kinds)]
     known = [(word.isin(shown), IMPRESSION), (word.isin(clicked), CLICK), *graded]
     if columns.seen_events:
         known.append((word.isin([name.lower() for name in columns.seen_events]), SEEN))
-    return ibis.cases(*known, else_=OTHER).cast("int8")
+    return {"kind": ibis.cases(*known, else_=OTHER).cast("int8"), "word": text}
 
 
-def _times(value: Any, refuse: Any) -> Any:
+def time_values(value: Any, where: str) -> Any:
     """Timestamps in UTC, or microseconds since 1970; the size of a number tells its unit."""
     kind = value.type()
     if kind.is_timestamp() or kind.is_date():
@@ -368,7 +326,7 @@ def _times(value: Any, refuse: Any) -> Any:
         number = (number.abs() >= SHORTEST_EPOCH).ifelse(number, ibis.null("float64"))  # 2024 is a year
         return ibis.coalesce(value.try_cast(UTC), (_since_1970(number) // 10**6).as_timestamp("s").cast(UTC))
     if not kind.is_numeric():
-        refuse(kind)
+        raise ValueError(f"{where} holds {kind}: write timestamps, ISO 8601 text or numbers since 1970")
     return _since_1970(value.cast("float64") if not kind.is_integer() else value.cast("int64"))
 
 
@@ -384,8 +342,32 @@ def _since_1970(number: Any) -> Any:
     return (scaled.isnan().ifelse(ibis.null("float64"), scaled) if floating else scaled).cast("int64")
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: Any, _: str = "") -> Any:
     """Numbers as float32, null if they are not finite."""
     number = value.try_cast("float64") if value.type().is_string() else value.cast("float64")
     in_range = ~number.isnan() & (number.abs() <= LARGEST_FLOAT32)
     return in_range.ifelse(number, ibis.null("float64")).cast("float32")
+
+
+def _query_ids(value: Any, where: str) -> Any:
+    """Ids of queries: an empty text is a query too."""
+    return id_values(value, where, empty_is_missing=False)
+
+
+def _interventions(value: Any, _: str) -> Any:
+    return value.cast("string").fill_null(NO_INTERVENTION)
+
+
+IDS: dict[str, Reader] = {"session": id_values, "query": _query_ids, "document": id_values}
+READERS: dict[str, tuple[str, Reader]] = {  # of the other roles with a single column, and its name in the common form
+    "position": ("position", _whole_numbers),
+    "row": ("row", _whole_numbers),
+    "page": ("page", _whole_numbers),
+    "click": ("click", _clicks),
+    "time": ("time", time_values),
+    "intervention": ("intervention", _interventions),
+    "policy_score": ("score", _finite),
+    "display_probability": ("display", _probabilities),
+    "user": ("user", id_values),
+    "seen": ("seen", _looks),
+}

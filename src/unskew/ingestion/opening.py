@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -50,16 +49,7 @@ from unskew.ingestion.impressions import (
     usable_rows,
 )
 from unskew.ingestion.interruption import interruptible
-from unskew.ingestion.outcomes import (
-    context_remarks,
-    find_context,
-    find_orders,
-    find_outcomes,
-    find_settled,
-    order_remarks,
-    outcome_remarks,
-    settled_remarks,
-)
+from unskew.ingestion.outcomes import look_at_features
 from unskew.ingestion.pages import one_position, refuse_restarts
 from unskew.ingestion.raw_table import LeftOut, plain_values, prepared
 from unskew.ingestion.report import Dropped
@@ -67,17 +57,6 @@ from unskew.ingestion.schema import KEYS, key_columns
 from unskew.ingestion.settings import Options, Tables
 from unskew.ingestion.sources import find_source
 from unskew.ingestion.users import users_read
-
-
-@dataclass(frozen=True)
-class Features:
-    """A second table, in the common form, with the names of its features."""
-
-    rows: ir.Table
-    names: list[str]
-    name: str
-    categories: Vocabularies
-    remarks: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -90,6 +69,19 @@ class Listed:
 
 
 @dataclass(frozen=True)
+class Features:
+    """A second table, in the common form, with the names of its features."""
+
+    rows: ir.Table
+    names: list[str]
+    name: str
+    categories: Vocabularies
+    remarks: list[str]
+    unused: list[str]
+    listed: Listed
+
+
+@dataclass
 class Opened:
     """Events in the common form, with the column names that were found."""
 
@@ -97,11 +89,11 @@ class Opened:
     columns: Columns
     shape: Shape
     name: str
-    features: Features | None
+    unused: list[str]  # columns without a role
+    remarks: list[str]  # sentences about columns
+    listed: list[Listed]  # the tables as they are
+    features: Features | None = None
     other_events: Mapping[str, int] = field(default_factory=dict)  # neither impressions nor feedback, by kind
-    unused: tuple[str, ...] = ()  # columns without a role
-    remarks: tuple[str, ...] = ()  # sentences about columns
-    listed: tuple[Listed, ...] = ()  # the tables as they are
     left_out: Sequence[LeftOut] = ()  # of the raw table
 
 
@@ -117,23 +109,13 @@ class ReadImpressions:
 
 
 @contextmanager
-def _scratch(target: Path | None) -> Iterator[Path]:
-    if target is not None:
-        with scratch_folder(target) as folder:
-            yield folder
-        return
-    with tempfile.TemporaryDirectory(prefix="unskew-", ignore_cleanup_errors=True) as temporary:
-        yield Path(temporary)
-
-
-@contextmanager
 def running_engine(options: Options, tables: Tables, target: Path | None = None) -> Iterator[Engine]:
     """An engine with a scratch folder that is deleted with it; tables of a Spark session run in that session.
 
     The folder is next to the output, where there is room for it; in a dry run it is a temporary folder.
     """
     backend = tables.events.get_backend() if isinstance(tables.events, ir.Table) else None
-    with _scratch(target) as scratch:
+    with scratch_folder(target) as scratch:
         engine: Engine
         if backend is not None and backend.name == "pyspark":
             engine = SparkEngine(backend)
@@ -150,54 +132,45 @@ def running_engine(options: Options, tables: Tables, target: Path | None = None)
 
 def open_tables(engine: Engine, tables: Tables, columns: Columns, options: Options) -> Opened:
     """Events in the common form, with guesses for the columns that were not named."""
-    place = _open(engine, tables.events, tables.events_table, tables.encoding, columns)
+    place = _open(engine, tables, "events", columns)
     (table, asked), name = split_bulk(place.rows), place.name
     queries = None if asked is None else replace(place, rows=asked)
-    clicks = None
     if tables.queries is not None:
-        queries = _open(engine, tables.queries, tables.queries_table, tables.encoding, columns)
+        queries = _open(engine, tables, "queries", columns)
     if queries is not None:
-        wanted = [entry for entry in (*columns.bias, *columns.context) if entry not in paths(table)]
-        wanted = [entry for entry in wanted if entry in paths(queries.rows)]
+        there, others = paths(table), paths(queries.rows)
+        wanted = [column for column in (*columns.bias, *columns.context) if column not in there and column in others]
         table = with_queries(table, queries.rows, queries.name, wanted)
-    if tables.clicks is not None:
-        clicks = _open(engine, tables.clicks, tables.clicks_table, tables.encoding, columns)
-    table, columns, others, left_out = prepared(engine, table, columns, name)
-    if others is not None:
-        clicks = _Place(others, name)
+    clicks = None if tables.clicks is None else _open(engine, tables, "clicks", columns)
+    table, columns, events, left_out = prepared(engine, table, columns, name)
+    clicks = clicks if events is None else _Place(events, name)
     pages = columns.page != NOTHING
     columns = complete(
         columns, paths(table), name, clicks_apart=clicks is not None, features_apart=tables.features is not None
     )
-    second, listed, unused = None, [], list(place.not_in_all)
+    second = None
     if tables.features is not None:
-        other = _open(engine, tables.features, tables.features_table, tables.encoding, columns)
-        other = replace(other, rows=plain_values(engine, other.rows, columns, other.name))
-        second, roles = _read_features(engine, other, columns, options)
-        unused += [*other.not_in_all, *unused_columns(other.rows, list(roles))]
-        listed = [Listed(other.rows, other.name, roles)]
+        second = _read_features(engine, _open(engine, tables, "features", columns), columns, options)
     no_features = [*place.partitions] if second is None else [*table.columns]
     opened = _read_events(engine, replace(place, rows=table), columns, no_features, options, pages=pages)
-    said = (*opened.remarks, *([] if second is None else second.remarks))
-    listed = [*opened.listed, *listed]
-    opened = replace(opened, features=second, unused=(*unused, *opened.unused), listed=tuple(listed), remarks=said)
+    opened.left_out = left_out
+    if second is not None:
+        opened.features, opened.unused = second, [*second.unused, *opened.unused]
+        opened.remarks += second.remarks
+        opened.listed.append(second.listed)
+    opened.unused = [*place.not_in_all, *opened.unused]
     if clicks is not None:
-        rows = add_clicks(engine, opened.rows, clicks.rows, columns, clicks.name)
-        opened = replace(opened, rows=rows, listed=(*opened.listed, Listed(clicks.rows, clicks.name, {})))
+        opened.rows = add_clicks(engine, opened.rows, clicks.rows, columns, clicks.name)
+        opened.listed.append(Listed(clicks.rows, clicks.name, {}))
     if columns.form != "impressions":
-        opened = _only_events(engine, opened, queries)
-    columns = find_first_position(engine, opened.rows, opened.columns, name)
-    return replace(opened, columns=columns, left_out=left_out)
+        _keep_events(engine, opened, queries)
+    opened.columns = find_first_position(engine, opened.rows, opened.columns, name)
+    return opened
 
 
-def _read_features(
-    engine: Engine, place: _Place, columns: Columns, options: Options
-) -> tuple[Features, dict[str, str]]:
-    """A second table in the common form, and the roles of its columns.
-
-    A session, position or click column of the events is not a feature here.
-    """
-    table, name = place.rows, place.name
+def _read_features(engine: Engine, place: _Place, columns: Columns, options: Options) -> Features:
+    """A second table in the common form; a session, position or click column of the events is not a feature here."""
+    table, name = plain_values(engine, place.rows, columns, place.name), place.name
     keys = list(key_columns(table.columns, columns, name).values())
     taken = [*keys, *columns.named, *place.partitions, VALID_FROM]
     sets, wanted, remarks = split_sets(engine, table, keys[-1], columns.features, taken)
@@ -212,8 +185,15 @@ def _read_features(
     split = [column for column in table.columns if column not in sets.columns]
     roles = dict.fromkeys(keys, "key") | dict.fromkeys([*names, *split], "feature")
     roles |= {VALID_FROM: "time"} if VALID_FROM in table.columns else {}
-    remarks += category_remarks(vocabularies)
-    return Features(feature_rows(coded, columns, name, names), names, name, vocabularies, remarks), roles
+    return Features(
+        feature_rows(coded, columns, name, names),
+        names,
+        name,
+        vocabularies,
+        remarks=[*remarks, *category_remarks(vocabularies)],
+        unused=[*place.not_in_all, *unused_columns(table, list(roles))],
+        listed=Listed(table, name, roles),
+    )
 
 
 def _read_events(
@@ -228,15 +208,15 @@ def _read_events(
     features = columns.features if set(no_features) < set(table.columns) else None
     about_documents = columns.form in ("impressions", "separate")  # text in events describes the event
     sets = table
-    about_sets: list[str] = []
+    remarks: list[str] = []
     if features is not None or about_documents:
-        sets, features, about_sets = split_sets(engine, table, columns.roles["document"], features, taken)
+        sets, features, remarks = split_sets(engine, table, columns.roles["document"], features, taken)
     names = feature_columns(features, sets, taken, name)
     if columns.features is None and about_documents:
         names += find_categories(engine, table, columns, taken)
     coded, vocabularies = number_categories(engine, sets, names, name, missing_too=options.fill is not None)
     rows, shape = common_rows(coded, columns, names, name)
-    remarks, no_such = _look_at_features(engine, rows, replace(shape, categories=vocabularies), columns)
+    about_features, no_such = look_at_features(engine, rows, replace(shape, categories=vocabularies), columns)
     if no_such:
         names = [feature for feature in names if feature not in no_such]
         rows, shape = common_rows(coded, columns, names, name)
@@ -245,16 +225,14 @@ def _read_events(
     unused = unused_columns(table, [*columns.used, *names, *no_such, *split])
     rows, columns, about_pages = one_position(engine, rows, columns, name)
     roles = dict.fromkeys([*names, *split], "feature") | no_such | columns.roles_by_column
-    said = (*about_sets, *category_remarks(vocabularies), *remarks, *about_pages)
-    return Opened(
-        rows, columns, shape, name, None, unused=tuple(unused), remarks=said, listed=(Listed(table, name, roles),)
-    )
+    remarks += [*category_remarks(vocabularies), *about_features, *about_pages]
+    return Opened(rows, columns, shape, name, unused, remarks, listed=[Listed(table, name, roles)])
 
 
-def _only_events(engine: Engine, opened: Opened, queries: _Place | None) -> Opened:
-    """Impressions and clicks among events; if no impressions were logged, the documents that queries returned."""
-    rows, shape, columns = opened.rows, opened.shape, opened.columns
-    others, has_impressions = count_others(engine, rows)
+def _keep_events(engine: Engine, opened: Opened, queries: _Place | None) -> None:
+    """Keep impressions and clicks; if no impressions were logged, the documents that queries returned were shown."""
+    rows, columns = opened.rows, opened.columns
+    opened.other_events, has_impressions = count_others(engine, rows)
     if not has_impressions and queries is None:
         raise ValueError(
             f"{opened.name}: no value of column '{columns.event}' is one of {', '.join(columns.impression_events)}: "
@@ -262,29 +240,14 @@ def _only_events(engine: Engine, opened: Opened, queries: _Place | None) -> Open
         )
     if not has_impressions and queries is not None:
         by_event = {"seen"} if columns.seen is None else set()
-        if columns.where is not None or set(shape.extras) - by_event:
+        if columns.where is not None or set(opened.shape.extras) - by_event:
             raise ValueError(
                 f"{opened.name}: no impressions were logged, and the query table has only ids: log impressions, or "
                 "leave out --where, --bias, --context, --grade, --policy-score, --intervention and --seen"
             )
-        rows, shape = shown_by_queries(queries.rows, rows, queries.name), replace(shape, features=())
-    known = rows.filter(rows.kind != OTHER)
-    known = known.drop("word") if "word" in known.columns else known
-    return replace(opened, rows=known, shape=shape, other_events=others)
-
-
-def _look_at_features(
-    engine: Engine, rows: ir.Table, shape: Shape, columns: Columns
-) -> tuple[list[str], dict[str, str]]:
-    """Notes about features in the events, and columns that are features only if you name them."""
-    named = columns.features is not None
-    outcomes = find_outcomes(engine, rows, shape)
-    settled = [] if named else find_settled(engine, rows, shape, columns.where)
-    no_such = dict.fromkeys(outcomes, "outcome") | dict.fromkeys(settled, "condition")
-    orders = [column for column in find_orders(engine, rows, shape) if column not in no_such]
-    context = [column for column in find_context(engine, rows, shape) if column not in no_such]
-    said = [*outcome_remarks(outcomes, named=named), *settled_remarks(settled), *context_remarks(context)]
-    return [*said, *order_remarks(orders, score_named=shape.score)], {} if named else no_such
+        rows, opened.shape = shown_by_queries(queries.rows, rows, queries.name), replace(opened.shape, features=())
+    rows = rows.filter(rows.kind != OTHER)
+    opened.rows = rows.drop("word") if "word" in rows.columns else rows
 
 
 def read_impressions(
@@ -292,14 +255,13 @@ def read_impressions(
 ) -> tuple[ReadImpressions, int]:
     """Usable impressions with the table that has their features, and the number of rows read."""
     dropped.add("unreadable", *engine.unreadable_lines())
-    for entry in opened.left_out:
-        dropped.add(*entry)
+    for reason in opened.left_out:
+        dropped.add(*reason)
     first = opened.columns.first_position
     assert first is not None
-    found = reasons(opened.rows, opened.shape, first, options.n_positions)
-    rows, n_rows = usable_rows(engine, opened.rows, found, dropped, opened.name)
-    if "wanted" in rows.columns:
-        rows = rows.drop("wanted")
+    conditions = reasons(opened.rows, opened.shape, first, options.n_positions)
+    rows, n_rows = usable_rows(engine, opened.rows, conditions, dropped, opened.name)
+    rows = rows.drop("wanted") if "wanted" in rows.columns else rows
     rows = users_read(engine, rows, opened.columns, salt, dropped)
     shape, second, impressions = replace(opened.shape, user="user" in rows.columns), opened.features, rows
     if options.period is not None:
@@ -311,13 +273,11 @@ def read_impressions(
     if second is not None:
         shape = replace(shape, features=tuple(second.names), categories=second.categories)
         keys = [key for key in KEYS if key in second.rows.columns]
-        second_rows = (
-            second.rows if opened.features is None else with_keys(engine, second.rows, keys, second.name, dropped)
-        )
-        impressions, second_rows = same_keys(impressions, second_rows, keys)
-        second = replace(second, rows=second_rows)
-        if VALID_FROM in second_rows.columns:
-            impressions = as_shown(engine, impressions, second_rows, keys, shape, second.name, options.fill, dropped)
+        described = with_keys(engine, second.rows, keys, second.name, dropped)
+        impressions, described = same_keys(impressions, described, keys)
+        second = replace(second, rows=described)
+        if VALID_FROM in described.columns:
+            impressions = as_shown(engine, impressions, described, keys, shape, second.name, options.fill, dropped)
             second = None
     return ReadImpressions(impressions, shape, second, first), n_rows
 
@@ -332,16 +292,15 @@ class _Place:
     not_in_all: tuple[str, ...] = ()  # columns that are not read because the first file does not have them
 
 
-def _open(
-    engine: Engine, place: str | Path | ir.Table, table: str | None, encoding: str | None, columns: Columns
-) -> _Place:
+def _open(engine: Engine, tables: Tables, which: str, columns: Columns) -> _Place:
+    place, table = getattr(tables, which), getattr(tables, f"{which}_table")
     if isinstance(place, ir.Table):
         return _Place(engine.adopt(place), "the table")
     source = find_source(place)
     if table is not None and source.kind not in ("database", "address"):
         raise ValueError(f"{source.name} is {source.kind}, which has no tables: leave out the table name '{table}'")
-    opened = engine.open(source, table, encoding)
+    rows = engine.open(source, table, tables.encoding)
     if source.kind == "csv":
-        opened = engine.open(source, table, encoding, csv_types(columns, opened))
+        rows = engine.open(source, table, tables.encoding, csv_types(columns, rows))
     lost = tuple(f"{column} (not in every file)" for column in source.not_in_all)
-    return _Place(opened, source.name, source.partitions, lost)
+    return _Place(rows, source.name, source.partitions, lost)

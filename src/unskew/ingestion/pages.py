@@ -11,8 +11,9 @@ from typing import Any
 import ibis
 import ibis.expr.types as ir
 
-from unskew.ingestion.columns import Columns, page_column, value_at
-from unskew.ingestion.engines import Engine
+from unskew.data.columns import column_called
+from unskew.ingestion.columns import PAGES, Columns, value_at
+from unskew.ingestion.engines import Engine, one_row
 from unskew.ingestion.settings import page_sizes
 
 
@@ -22,20 +23,20 @@ def one_position(engine: Engine, rows: ir.Table, columns: Columns, name: str) ->
     for outer in ("row", "page"):
         if outer not in rows.columns:
             continue
-        counts = rows.aggregate(first=rows[outer].min(), least=rows.position.min(), most=rows.position.max())
-        first, least, most = engine.arrow(counts).to_pylist()[0].values()
+        ends = {"first": rows[outer].min(), "least": rows.position.min(), "most": rows.position.max()}
+        first, least, most = one_row(engine, rows, **ends).values()
         if first is None or least is None:
             raise ValueError(f"{name}: column '{columns.roles[outer]}' does not hold whole numbers: change --{outer}")
         size: Any = getattr(columns, f"{outer}_size")
-        found = most - least + 1
+        largest = most - least + 1
         if isinstance(size, str):
             rows = _of_levels(engine, rows, columns, name, first, least)
             continue
         if size is None:
-            size = found
+            size = largest
             remarks.append(f"Positions per {outer}: {size}, the largest number observed; --{outer}-size changes it.")
             columns = replace(columns, **{f"{outer}_size": size})
-        elif found > size:
+        elif largest > size:
             raise ValueError(
                 f"{name}: column '{columns.position}' goes from {least} to {most}, but a {outer} has {size} positions: "
                 f"raise --{outer}-size, or leave out --{outer} if positions do not restart"
@@ -60,29 +61,18 @@ def _of_levels(engine: Engine, rows: ir.Table, columns: Columns, name: str, firs
 
 def refuse_restarts(engine: Engine, table: ir.Table, columns: Columns, name: str) -> str | None:
     """The column that looks like a page number, if positions continue across pages; an error if they restart."""
-    page = page_column(table)
+    page = column_called(PAGES, table.columns)
     if page is None or page in columns.named or not value_at(table, page).type().is_integer():
         return None
-    if columns.form not in ("impressions", "separate"):
+    rows = table.select(page=value_at(table, page), place=value_at(table, columns.roles["position"]))
+    if columns.form not in ("impressions", "separate") or not rows.place.type().is_integer():
         return page
-    pages: Any = value_at(table, page)
-    places: Any = value_at(table, columns.roles["position"])
-    if not places.type().is_integer():
-        return page
-    first_page = engine.arrow(table.aggregate(first=pages.min()))["first"][0].as_py()
-    if first_page is None:
-        return page
-    later = pages > first_page
-    counts = table.select(later=later, place=places)
-    found = counts.aggregate(
-        later=counts.place.min(where=counts.later),
-        first=counts.place.min(where=~counts.later),
-        last=counts.place.max(where=~counts.later),
-    )
-    later_least, first_least, last = engine.arrow(found).to_pylist()[0].values()
-    if later_least is not None and first_least is not None and later_least <= first_least:
+    on_first = rows.page == one_row(engine, rows, first=rows.page.min())["first"]
+    ends = {"later": rows.place.min(where=~on_first), "first": rows.place.min(where=on_first)}
+    later, first, last = one_row(engine, rows, **ends, last=rows.place.max(where=on_first)).values()
+    if later is not None and first is not None and later <= first:
         raise ValueError(
             f"{name}: column '{columns.position}' restarts on each page of column '{page}': pass --page {page} "
-            f"--page-size {last - first_least + 1}, or --page none if '{page}' is something else"
+            f"--page-size {last - first + 1}, or --page none if '{page}' is something else"
         )
     return page

@@ -15,7 +15,8 @@ import pyarrow as pa
 from unskew.data.inputs import Place
 from unskew.display import Displayed, Screen, rows_table
 from unskew.ingestion.columns import FORMS, Columns
-from unskew.ingestion.engines import Engine
+from unskew.ingestion.counted import TOTALS
+from unskew.ingestion.engines import Engine, one_row
 from unskew.ingestion.opening import Listed, Opened, open_tables, running_engine
 from unskew.ingestion.report import Dropped, left_out
 from unskew.ingestion.run import arguments, count_lists, report_of
@@ -121,7 +122,7 @@ def preview(tables: Tables, columns: Columns, options: Options) -> Preview:
             features=names,
             head_columns=[_title(name, opened, names) for name in head.column_names],
             head=[[_text(value) for value in row.values()] for row in head.to_pylist()],
-            counts={"rows": n_rows, **logs.totals, "features": len(names)},
+            counts={"rows": n_rows, **{name: logs.totals[name] for name in TOTALS}, "features": len(names)},
             dropped=done.dropped,
             examples=done.examples,
             remarks=done.remarks,
@@ -137,8 +138,8 @@ def list_columns(engine: Engine, listed: Listed) -> list[ListedColumn]:
         value: Any = table[column]
         return value.isnull() | value.isnan() if schema[column].is_floating() else value.isnull()
 
-    shares = table.aggregate(rows=table.count(), **{f"c{i}": missing(name).sum() for i, name in enumerate(schema)})
-    n_rows, *counts = engine.arrow(shares).to_pylist()[0].values()
+    counts = {f"c{number}": missing(name).sum() for number, name in enumerate(schema)}
+    n_rows, *n_missing = one_row(engine, table, rows=table.count(), **counts).values()
     first = engine.arrow(table.limit(ROWS_FOR_EXAMPLES))
     return [
         ListedColumn(
@@ -149,7 +150,7 @@ def list_columns(engine: Engine, listed: Listed) -> list[ListedColumn]:
             missing=(count or 0) / max(n_rows, 1),
             example=next((_text(value) for value in first[column].to_pylist() if value not in (None, "")), ""),
         )
-        for (column, kind), count in zip(schema.items(), counts, strict=True)
+        for (column, kind), count in zip(schema.items(), n_missing, strict=True)
     ]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ from unskew.ingestion.roles import (
     find_others,
     set_pages,
 )
-from unskew.ingestion.settings import Tables, user_and_cap
+from unskew.ingestion.settings import Tables, as_tables, user_and_cap
 from unskew.ingestion.table_form import Form, form_of
 from unskew.ingestion.table_profile import FIRST_ROWS, Look, delimiter_of, literal, open_look, sql_of
 from unskew.options import near
@@ -55,9 +54,7 @@ class Proposal(Displayed):
     roles: Sequence[Role]
     options: Mapping[str, Any]  # of `unskew.ingest`
     findings: Sequence[Finding]
-    page_title: str = ""
-    page_columns: Sequence[str] = ()
-    page: Sequence[Sequence[str]] = ()  # one result page, in order
+    page: Screen | None = None  # one result page, in order
     tables: Mapping[str, str] = field(default_factory=dict)  # options that hold other tables
 
     @property
@@ -92,7 +89,9 @@ class Proposal(Displayed):
             "options": dict(self.options),
             "roles": [vars(role) for role in self.roles],
             "findings": [vars(entry) for entry in self.findings],
-            "page": [dict(zip(self.page_columns, row, strict=True)) for row in self.page],
+            "page": []
+            if self.page is None
+            else [dict(zip(self.page.columns, row, strict=True)) for row in self.page.rows],
         }
 
     def screen(self) -> Screen:
@@ -102,7 +101,7 @@ class Proposal(Displayed):
         rows = [(role, ", ".join(values), why, cost) for (role, why, cost), values in grouped.items()]
         said = [f"- {entry.text}" for entry in self.findings if not entry.ask]
         asked = [f"? {text}" for text in self.questions]
-        more = [Screen(self.page_title, self.page_columns, self.page, left=len(self.page_columns))] if self.page else []
+        more = [] if self.page is None else [self.page]
         if said or asked:
             more.append(Screen("\n".join(["Findings", *asked, *said])))
         columns = ("role", "column", "why", "if wrong")
@@ -126,12 +125,9 @@ def propose(events: Any, *, features: Any = None, queries: Any = None, clicks: A
     >>> found.options["session"], found.options["page"], found.options["context"]
     ('search_id', 'page', ['member'])
     """
-    from unskew.data.inputs import as_file  # takes longer than a small table takes to read
-
-    with ExitStack() as stack:
-        places = [stack.enter_context(as_file(place)) for place in (events, features, queries, clicks)]
-        found = proposal_of(Tables(places[0], places[1], places[2], clicks=places[3]), options)
-    return replace(found, source=str(events) if isinstance(events, str | Path) else "TABLE")
+    with as_tables(events, features, queries, clicks) as tables:
+        proposal = proposal_of(tables, options)
+    return replace(proposal, source=str(events) if isinstance(events, str | Path) else "TABLE")
 
 
 def proposal_of(tables: Tables, given: Mapping[str, Any], memory: str = "2GB", threads: int | None = None) -> Proposal:
@@ -150,7 +146,7 @@ def proposal_of(tables: Tables, given: Mapping[str, Any], memory: str = "2GB", t
 
 
 def _proposed(look: Look, tables: Tables, given: dict[str, Any]) -> Proposal:
-    found = Findings()
+    findings = Findings()
     if _is_ubi(look):
         return _ubi(look, tables, given)
     if not look.rows:
@@ -165,33 +161,29 @@ def _proposed(look: Look, tables: Tables, given: dict[str, Any]) -> Proposal:
     scalars = [name for name, values in look.first.items() if values.kind not in ("list", "other")]
     where = _where(form)
     facts = look.facts(scalars, where)
-    missing = [role for role in missing if role not in sample.roles]
-    for role in missing:
-        found.tell("not_found", role=role, found=", ".join(look.first))
+    for role in (role for role in missing if role not in sample.roles):
+        findings.tell("not_found", role=role, found=", ".join(look.first))
     if tables.clicks is None and not find_clicks(sample):
-        found.tell("not_found", role="click", found=", ".join(look.first))
-    take_positions(sample, found)
+        findings.tell("not_found", role="click", found=", ".join(look.first))
+    take_positions(sample, findings)
     after = find_others(sample)
-    _say_after(sample, found, after, given)
-    sizes = _page_sizes(sample, found)
-    checks.check_keys(sample, found, facts)
-    checks.check_positions(sample, found)
-    checks.check_clicks(sample, found)
-    checks.check_times(sample, found)
-    cap = checks.check_users(look, sample, found, where)
-    find_features(sample, found, facts, given.get("feature"), apart=apart)
-    _check_pages(look, form, found)
+    _say_after(sample, findings, after, given)
+    sizes = _page_sizes(sample, findings)
+    checks.check_keys(sample, findings, facts)
+    checks.check_positions(sample, findings)
+    checks.check_clicks(sample, findings)
+    checks.check_times(sample, findings)
+    cap = checks.check_users(look, sample, findings, where)
+    find_features(sample, findings, facts, given.get("feature"), apart=apart)
+    _check_pages(look, form, findings)
     if apart:
-        _check_other_table(look, tables, sample, found)
-    options = _options(form, sample, found, sizes, cap, given, apart=apart)
-    roles = _roles(form, sample, found, options)
-    page = _one_page(sample, roles)
+        _check_other_table(look, tables, sample, findings)
+    options = _options(form, sample, findings, sizes, cap, given, apart=apart)
+    roles = _roles(form, sample, findings, options)
     others = {
-        name: str(getattr(tables, name))
-        for name in ("features", "clicks", "queries")
-        if getattr(tables, name) is not None
+        name: str(place) for name in ("features", "clicks", "queries") if (place := getattr(tables, name)) is not None
     }
-    return Proposal(look.name, roles, options, found.said, *page, others)
+    return Proposal(look.name, roles, options, findings.said, _one_page(sample, roles), others)
 
 
 def _refuse_unknown(look: Look, given: Mapping[str, Any]) -> None:
@@ -234,59 +226,52 @@ def _where(form: Form) -> str:
     return f"{sql_of(form.options['event'])} IN ({listed})"
 
 
-def _say_after(sample: Sample, found: Findings, after: Mapping[str, str], given: Mapping[str, Any]) -> None:
+def _say_after(sample: Sample, findings: Findings, after: Mapping[str, str], given: Mapping[str, Any]) -> None:
     asked = set(given.get("feature") or ())
     for name, reason in after.items():
         end = f"leave out --feature {name}" if name in asked else "left out; never a feature"
-        found.say(f"{name} is known only after the click ({reason}): {end}", ask=name in asked)
-    for name in sample.lists.get("grade", []):
+        findings.say(f"{name} is known only after the click ({reason}): {end}", ask=name in asked)
+    for name in sample.lists.get("grade", ()):
         if name in asked:
-            found.say(f"{name} is known only after the click: leave out --feature {name}, use --grade", ask=True)
-    for name in sample.lists.get("bias", []):
+            findings.say(f"{name} is known only after the click: leave out --feature {name}, use --grade", ask=True)
+    for name in sample.lists.get("bias", ()):
         if names.match("sponsored", name):
-            found.say(
+            findings.say(
                 f"{name} marks sponsored or pinned results, whose place says nothing about relevance: --bias {name}, "
                 f'or --where "not {name}" to leave them out'
             )
     score = sample.value("policy_score")
     if score is not None and score not in given.values():
-        found.say(f"{score} gives the order of production: --policy-score {score}, not a feature")
+        findings.say(f"{score} gives the order of production: --policy-score {score}, not a feature")
 
 
-def _page_sizes(sample: Sample, found: Findings) -> str | None:
+def _page_sizes(sample: Sample, findings: Findings) -> str | None:
     """Positions per page, of a column whose levels differ if they do; no page if positions go on."""
     number, position = sample.of("page"), sample.of("position")
     if number is None or position is None:
         return None
-    session = codes_of(
-        [sample.columns[name] for name in (sample.value("session") or "").split(",") if name in sample.columns]
-    )
-    pages, places = number.numbers, position.numbers
-    if _goes_on(session if len(session) else sample.page, pages, places):
-        found.say(f"positions go on from page to page of '{sample.value('page')}': it is left out")
+    session = codes_of([sample.columns[name] for name in sample.keys("session")])
+    pages, sizes = number.numbers, position.numbers - position.numbers.min() + 1
+    if _goes_on(session if len(session) else sample.page, pages, sizes):
+        findings.say(f"positions go on from page to page of '{sample.value('page')}': it is left out")
         sample.roles.pop("page")
         set_pages(sample)
         return None
-    first = places.min()
-    full = _followed(sample.page, pages)
-    sizes = places - first + 1
-    for name in (
-        n for n, v in sample.columns.items() if v.kind == "text" and 1 < v.n_distinct <= 8 and not sample.varies(n)
-    ):
-        values = sample.columns[name]
-        of_level = {}
-        for code, level in enumerate(values.levels):
-            rows = (values.codes == code) & full
-            if level is not None and rows.any():
-                of_level[str(level)] = int(sizes[rows].max())
-        levels = [code for code in range(len(values.levels)) if (values.codes == code).any()]
-        if (
-            len(of_level) == len(levels)
-            and len(set(of_level.values())) > 1
-            and _fit(sample, values.codes, pages, sizes, full)
-        ):
-            text = ",".join(f"{level}={size}" for level, size in sorted(of_level.items()))
-            return f"{name}:{text}"
+    last = np.full(int(sample.page.max()) + 1, -np.inf)
+    np.maximum.at(last, sample.page, pages)
+    full = pages < last[sample.page]  # another page follows
+    for name, values in sample.columns.items():
+        if values.kind != "text" or not 1 < values.n_distinct <= 8 or sample.varies(name):
+            continue
+        cells, cell = np.unique(np.column_stack([sample.page, pages, values.codes])[full], axis=0, return_inverse=True)
+        largest = np.zeros(len(cells))
+        np.maximum.at(largest, cell.ravel(), sizes[full])
+        of_level = {
+            str(values.levels[c]): largest[cells[:, 2] == c] for c in np.unique(values.codes[values.codes >= 0])
+        }
+        same = all(len(each) and (each == each.max()).mean() > 0.9 for each in of_level.values())
+        if same and len({each.max() for each in of_level.values()}) > 1:
+            return f"{name}:" + ",".join(f"{level}={each.max():.0f}" for level, each in sorted(of_level.items()))
     return str(int(sizes.max()))
 
 
@@ -298,46 +283,30 @@ def _goes_on(session: Any, pages: Any, places: Any) -> bool:
     return bool(turns.any()) and bool((places[1:] > places[:-1])[turns].mean() > 0.9)
 
 
-def _followed(page: Any, numbers: Any) -> Any:
-    """Rows on pages after which another one was shown."""
-    last = np.full(int(page.max()) + 1, -np.inf)
-    np.maximum.at(last, page, numbers)
-    return numbers < last[page]
-
-
-def _fit(sample: Sample, levels: Any, pages: Any, sizes: Any, full: Any) -> bool:
-    """Whether pages that another one follows have one size per level."""
-    cells = np.unique(np.column_stack([sample.page, pages, levels])[full], axis=0, return_inverse=True)
-    largest = np.zeros(len(cells[0]))
-    np.maximum.at(largest, cells[1].ravel(), sizes[full])
-    level = cells[0][:, 2]
-    return all((largest[level == code] == largest[level == code].max()).mean() > 0.9 for code in np.unique(level))
-
-
-def _check_pages(look: Look, form: Form, found: Findings) -> None:
+def _check_pages(look: Look, form: Form, findings: Findings) -> None:
     if form.name != "pages":
         return
     document = form.options["document"]
     raw = look.first
     delimiters = {name: delimiter_of(raw[name]) for name in form.lists if name in raw}
-    checks.check_lists(look, document, form.lists, delimiters, found)
+    checks.check_lists(look, document, form.lists, delimiters, findings)
     for problem in form.problems:
-        found.say(problem)
+        findings.say(problem)
 
 
-def _check_other_table(look: Look, tables: Tables, sample: Sample, found: Findings) -> None:
+def _check_other_table(look: Look, tables: Tables, sample: Sample, findings: Findings) -> None:
     with open_look(tables.features, tables.features_table, tables.encoding) as other:
         wanted = sample.value("document") or ""
         key = wanted if wanted in other.first else next(iter(names.best("document", other.first, 2)), None)
         if key is not None:
             (values,) = other.sample(f"SELECT {sql_of(key)} FROM events").values()
-            checks.check_features_table(sample, values, look.name, other.name, found)
+            checks.check_features_table(sample, values, look.name, other.name, findings)
 
 
 def _options(
     form: Form,
     sample: Sample,
-    found: Findings,
+    findings: Findings,
     sizes: str | None,
     cap: str | None,
     given: dict[str, Any],
@@ -357,18 +326,18 @@ def _options(
     for name in ("event", "impression_events", "click_events", "clicked_session", "clicked_document"):
         if name in form.options:
             options[name] = form.options[name]
-    graded = [*sample.lists.get("grade", []), *form.kinds]
+    graded = [*sample.lists.get("grade", ()), *form.kinds]
     if graded:
         options["grades"] = {"click": 1.0} | {name: _weight(name) for name in graded}
     for name in ("shuffled", "bias", "context"):
         if sample.lists.get(name):
-            options[name] = sample.lists[name]
-    if found.missing:
-        options["missing"] = list(dict.fromkeys(found.missing))
-    if found.categories:
-        options["category"] = found.categories
-    if found.features and not apart:
-        options["feature"] = found.features
+            options[name] = list(sample.lists[name])
+    if findings.missing:
+        options["missing"] = list(dict.fromkeys(findings.missing))
+    if findings.categories:
+        options["category"] = findings.categories
+    if findings.features and not apart:
+        options["feature"] = findings.features
     return options | given
 
 
@@ -376,7 +345,7 @@ def _weight(name: str) -> float:
     return OTHER if "cart" in names.words(name) or not names.says("purchase", name) else PURCHASE
 
 
-def _roles(form: Form, sample: Sample, found: Findings, options: Mapping[str, Any]) -> list[Role]:
+def _roles(form: Form, sample: Sample, findings: Findings, options: Mapping[str, Any]) -> list[Role]:
     """All roles in the order of the command."""
     told = {
         "impressions": "one row per shown document",
@@ -396,23 +365,22 @@ def _roles(form: Form, sample: Sample, found: Findings, options: Mapping[str, An
     for role in ("impression_events", "click_events"):
         for kind in form.options.get(role, []):
             roles.append(Role(role.removesuffix("s"), kind, form.reasons.get(role, "a type of event"), COSTS["event"]))
-    for name in [*sample.lists.get("grade", []), *form.kinds]:
-        roles.append(Role("grade", name, sample.reasons.get(name, "feedback"), COSTS["grade"]))
-    for role in ("bias", "context"):
-        roles += [Role(role, name, sample.reasons[name], COSTS[role]) for name in sample.lists.get(role, [])]
+    lists = {**sample.lists, "grade": sample.lists.get("grade", {}) | dict.fromkeys(form.kinds, "feedback")}
+    for role in ("grade", "bias", "context"):
+        roles += [Role(role, name, reason, COSTS[role]) for name, reason in lists.get(role, {}).items()]
     for name in options.get("feature", []):
         if name in sample.columns:
-            what = "category" if name in found.categories or sample.columns[name].kind == "text" else "number"
+            what = "category" if name in findings.categories or sample.columns[name].kind == "text" else "number"
             roles.append(
                 Role("feature", name, f"a {what} that differs between the documents of a page", COSTS["feature"])
             )
     return roles
 
 
-def _one_page(sample: Sample, roles: Sequence[Role]) -> tuple[str, list[str], list[list[str]]]:
+def _one_page(sample: Sample, roles: Sequence[Role]) -> Screen | None:
     """The first result page with a click, or the first, in order: its columns as `role: column`."""
     if "document" not in sample.roles or not sample.n:
-        return "", [], []
+        return None
     page = sample.page[sample.order]
     clicked = sample.clicked
     wanted = page[clicked[sample.order]] if clicked is not None and clicked.any() else page
@@ -425,7 +393,8 @@ def _one_page(sample: Sample, roles: Sequence[Role]) -> tuple[str, list[str], li
     chosen = [role for role in listed if role.role != "feature" and role.value not in same] + features[:3]
     heads = [f"{role.role}: {role.value}" for role in chosen]
     title = f"One result page in order: {', '.join(about)}"
-    return title, heads, [[_text(sample.columns[role.value], row) for role in chosen] for row in rows]
+    cells = [[_text(sample.columns[role.value], row) for role in chosen] for row in rows]
+    return Screen(title, heads, cells, left=len(heads))
 
 
 def _text(values: Any, row: int) -> str:

@@ -14,7 +14,7 @@ import ibis
 import ibis.expr.types as ir
 
 from unskew.ingestion.columns import Columns, paths, value_at
-from unskew.ingestion.engines import Engine
+from unskew.ingestion.engines import Engine, count_rows, one_row
 from unskew.ingestion.table_profile import PARALLEL, Values, delimiter_of
 
 TEXTS_LOOKED_AT = 500
@@ -48,8 +48,8 @@ def plain_values(engine: Engine, table: ir.Table, columns: Columns, name: str) -
         kind = value.type()
         if kind.is_string():
             value = value.nullif(text)
-            counts = table.aggregate(words=(value.notnull() & value.try_cast("float64").isnull()).sum())
-            is_number = engine.arrow(counts)["words"][0].as_py() == 0
+            words = (value.notnull() & value.try_cast("float64").isnull()).sum()
+            is_number = one_row(engine, table, words=words)["words"] == 0
             keys = (columns.session, columns.query, columns.document, columns.user)
             value = value.cast("float64") if is_number and column not in keys else value
         elif kind.is_numeric():
@@ -59,8 +59,8 @@ def plain_values(engine: Engine, table: ir.Table, columns: Columns, name: str) -
         table = table.mutate(**{column: value})
     texts = {}
     for column in (entry for entry in columns.categories if entry in table.columns):
-        found: Any = table[column]
-        texts[column] = (found.cast("int64") if found.type().is_floating() else found).cast("string")
+        numbers: Any = table[column]
+        texts[column] = (numbers.cast("int64") if numbers.type().is_floating() else numbers).cast("string")
     return table.mutate(**texts) if texts else table
 
 
@@ -100,15 +100,15 @@ def _impressions(
     if document is None:
         raise ValueError(f"{name}: column '{columns.document}' holds no lists: leave out --form pages")
     asked = {*columns.named, *(columns.features or ())}
-    lists = {path: found for path in _list_paths(table, asked) if (found := _list_at(engine, table, path)) is not None}
+    lists = {path: each for path in _list_paths(table, asked) if (each := _list_at(engine, table, path)) is not None}
     size = document.length()
     there = table.filter((size > 0).fill_null(False))
-    counts = {f"l{i}": (found.length() == size).fill_null(False).mean() for i, found in enumerate(lists.values())}
-    shares = engine.arrow(there.aggregate(**counts)).to_pylist()[0].values() if counts else []
+    counts = {f"l{i}": (each.length() == size).fill_null(False).mean() for i, each in enumerate(lists.values())}
+    shares = one_row(engine, there, **counts).values()
     parallel = [path for path, share in zip(lists, shares, strict=True) if (share or 0) >= PARALLEL]
     wrong = ibis.or_(*((lists[path].length() != size).fill_null(True) for path in parallel))
     left_out: list[LeftOut] = []
-    n_wrong, n_pages = engine.arrow(there.aggregate(wrong=wrong.sum(), pages=there.count())).to_pylist()[0].values()
+    n_wrong, n_pages = one_row(engine, there, wrong=wrong.sum(), pages=there.count()).values()
     if n_wrong:
         row = engine.row_of_first(table, wrong & (size > 0).fill_null(False))
         left_out.append(("uneven_page", n_wrong, name if row is None else f"{name}: the first is row {row}, from 0"))
@@ -142,13 +142,13 @@ def _scalars(table: ir.Table) -> list[str]:
 
 def _list_paths(table: ir.Table, asked: set[str]) -> list[str]:
     """Columns that may be lists: arrays, fields of arrays of objects, and text with a role."""
-    found = []
+    names = []
     for path in paths(table):
         value = _array_at(table, path)
         text = value is None and path in asked and value_at(table, path).type().is_string()
         if value is not None or text:
-            found.append(path)
-    return found
+            names.append(path)
+    return names
 
 
 def _array_at(table: ir.Table, path: str) -> Any:
@@ -181,9 +181,9 @@ def _field(entry: Any, inner: Sequence[str]) -> Any:
 
 def _list_at(engine: Engine, table: ir.Table, path: str) -> Any:
     """The list of a column: an array, or text that is split; None: it has one value per row."""
-    found = _array_at(table, path)
-    if found is not None:
-        return found
+    array = _array_at(table, path)
+    if array is not None:
+        return array
     text: Any = value_at(table, path)
     if not text.type().is_string():
         return None
@@ -205,8 +205,7 @@ def _numbers(engine: Engine, rows: ir.Table, names: Sequence[str]) -> ir.Table:
         f"w{i}": (rows[name].nullif("").notnull() & rows[name].try_cast("float64").isnull()).sum()
         for i, name in enumerate(texts)
     }
-    counts = engine.arrow(rows.aggregate(**words)).to_pylist()[0].values()
-    plain = [name for name, count in zip(texts, counts, strict=True) if not count]
+    plain = [name for name, count in zip(texts, one_row(engine, rows, **words).values(), strict=True) if not count]
     return rows.mutate(**{name: rows[name].try_cast("float64") for name in plain}) if plain else rows
 
 
@@ -231,13 +230,7 @@ def _references(
             place = "position" if "position" in rows.columns else "place_in_list"
             first = rows.filter((rows[place] == 0) & value.notnull() & (value.cast("string") != ""))
             hit = rows.filter(is_it.fill_null(False))
-            totals = [engine.arrow(part.aggregate(n=part.count()))["n"][0].as_py() for part in (first, hit)]
-            if totals[0] > totals[1]:
-                lost.append(
-                    (
-                        "lone_click",
-                        totals[0] - totals[1],
-                        f"{name}: '{path}' names a document that its page did not show",
-                    )
-                )
+            n_lone = count_rows(engine, first) - count_rows(engine, hit)
+            if n_lone > 0:
+                lost.append(("lone_click", n_lone, f"{name}: '{path}' names a document that its page did not show"))
     return (rows.mutate(**flags) if flags else rows), lost

@@ -142,11 +142,11 @@ class Dropped:
         `counts` are counts in this unit, for a reason that also counts something else.
         """
         counts = self.counts if counts is None else counts
-        found = {reason: counts.get(reason, 0) for reason in reasons if reason not in ASKED_FOR}
-        if found and sum(found.values()) * 2 > total:
-            worst = max(found, key=lambda reason: found[reason])
+        lost = {reason: counts.get(reason, 0) for reason in reasons if reason not in ASKED_FOR}
+        if lost and sum(lost.values()) * 2 > total:
+            worst = max(lost, key=lambda reason: lost[reason])
             note = f"more than half of {total:,.0f} {unit} would be left out"
-            raise ValueError(self._message(worst, found[worst], self.examples.get(worst, ""), note))
+            raise ValueError(self._message(worst, lost[worst], self.examples.get(worst, ""), note))
 
     def in_order(self) -> dict[str, int]:
         """Counts in the order of `REASONS`."""
@@ -186,48 +186,48 @@ class Ingested:
     @property
     def remarks(self) -> list[str]:
         """Further notes for the user, as sentences."""
-        found = []
+        notes = []
         if not self.clicks:
             others = "; pass the event type of clicks with --click-event" if self.other_events else ""
-            found.append(f"There are no clicks: nothing can be learned from this log{others}.")
+            notes.append(f"There are no clicks: nothing can be learned from this log{others}.")
         if self.impressions == self.sessions:
-            found.append(
+            notes.append(
                 "Every list has one document, but rankers learn by comparing the documents of a list. Check the "
                 "session column."
             )
         elif self.with_gaps:
             share = self.with_gaps / max(self.sessions, 1)
-            found.append(
+            notes.append(
                 f"{self.with_gaps:,} sessions ({share:.0%}) have empty positions above their last document, because "
                 "rows were filtered, left out or never logged. The other documents keep their positions."
             )
         if not self.features:
-            found.append(
+            notes.append(
                 "There are no features: click models learn from ids alone (train --method ubm), other methods need "
                 "features. The log keeps which documents were clicked together, as with --joint."
             )
         if self.recorded is not None:
             share = self.recorded / max(self.sessions, 1)
-            found.append(
+            notes.append(
                 f"Examination is recorded in {self.recorded:,} sessions ({share:.0%}); unskew diagnose checks it."
             )
         if self.without_probability:
-            found.append(
+            notes.append(
                 f"{self.without_probability:,} of {self.impressions:,} impressions have no display probability: they "
                 "are kept, but estimators that need it leave them out."
             )
-        found += self.about_columns
+        notes += self.about_columns
         if self.versions > self.documents:
-            found.append(
+            notes.append(
                 f"Features change: {self.documents:,} documents were shown in {self.versions:,} versions. Positions "
                 "are compared within a version."
             )
         if self.missing:
             shares = (f"{name} in {count:,} documents" for name, count in self.missing.items())
-            found.append(f"Missing values, which stay missing (NaN) in the log: {', '.join(shares)}.")
+            notes.append(f"Missing values, which stay missing (NaN) in the log: {', '.join(shares)}.")
         if self.unused:
-            found.append(f"Unused columns: {', '.join(self.unused)}.")
-        return found
+            notes.append(f"Unused columns: {', '.join(self.unused)}.")
+        return notes
 
     def to_json(self) -> dict[str, Any]:
         """As one JSON document."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,12 +17,12 @@ from unskew.data.clicks import ABOUT
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.storage import read_log
 from unskew.data.files import check_folder
-from unskew.data.inputs import Place, as_file
+from unskew.data.inputs import Place
 from unskew.data.public_logs.forms import CLICKS
 from unskew.display import Displayed, Screen
 from unskew.ingestion.columns import Columns
 from unskew.ingestion.counted import Counted, Progress, Steps
-from unskew.ingestion.engines import Engine
+from unskew.ingestion.engines import Engine, example, one_row
 from unskew.ingestion.feature_tables import gather, missing_values, number_documents, settle, with_versions
 from unskew.ingestion.group import Range, collect_patterns, numbered_impressions, ranges
 from unskew.ingestion.impressions import Shape
@@ -35,7 +35,7 @@ from unskew.ingestion.opening import (
 )
 from unskew.ingestion.report import REASONS, Dropped, Ingested, left_out
 from unskew.ingestion.schema import KEYS
-from unskew.ingestion.settings import Options, Tables, settings
+from unskew.ingestion.settings import Options, Tables, as_tables, settings
 from unskew.ingestion.shards import Schema, level_names
 from unskew.ingestion.users import hashed_queries, merged_levels, salt_of
 from unskew.reporting.terminal import Follow, counting_progress, followed
@@ -146,11 +146,8 @@ def arguments(
         given = {name: value for name, value in options.items() if value and name != "form"}
         events, features, named = log.events, log.features, {**log.columns, **given}
     names, roles, how = settings(columns, named)
-    with ExitStack() as files:
-        shown, described, asked, clicked = (
-            files.enter_context(as_file(table)) for table in (events, features, queries, clicks)
-        )
-        yield Tables(shown, described, asked, clicks=clicked, **names), roles, how
+    with as_tables(events, features, queries, clicks, **names) as tables:
+        yield tables, roles, how
 
 
 def ingest_tables(
@@ -181,9 +178,12 @@ def ingest_tables(
 
 def report_of(opened: Opened, shown: ReadImpressions, n_rows: int, logs: Counted, dropped: Dropped) -> Ingested:
     """The report, once all logs have been counted."""
+    named = {"recorded": shown.shape.seen, "without_probability": shown.shape.display}
+    unrecorded = dict.fromkeys(name for name, is_named in named.items() if not is_named)
+    totals: dict[str, Any] = {**logs.totals, **unrecorded}
     return Ingested(
         rows=n_rows,
-        **logs.totals,
+        **totals,
         features=len(shown.shape.features),
         dropped=dropped.in_order(),
         examples=dropped.examples,
@@ -192,9 +192,6 @@ def report_of(opened: Opened, shown: ReadImpressions, n_rows: int, logs: Counted
         unused=opened.unused,
         about_columns=(*opened.remarks, *dropped.remarks),
         missing=shown.missing,
-        with_gaps=logs.with_gaps,
-        recorded=logs.recorded if shown.shape.seen else None,
-        without_probability=logs.without_probability if shown.shape.display else None,
     )
 
 
@@ -246,25 +243,19 @@ def _documents(
 
 def _count_missing(engine: Engine, pairs: ir.Table, documents: ir.Table, name: str, dropped: Dropped) -> None:
     missing = pairs.anti_join(documents, KEYS)
-    counts = missing.aggregate(rows=missing.rows.sum(), documents=missing.count())
-    n_rows, n_documents = engine.arrow(counts).to_pylist()[0].values()
+    n_rows, n_documents = one_row(engine, missing, rows=missing.rows.sum(), documents=missing.count()).values()
     if n_rows:
-        first = engine.arrow(missing.select(*KEYS).order_by(*KEYS).limit(1)).to_pylist()[0]
-        example = f"{name} does not have {n_documents:,} documents, the first is {_spelled(first)}"
-        dropped.add("no_features", n_rows, example)
-        total = engine.arrow(pairs.aggregate(rows=pairs.rows.sum()))["rows"][0].as_py()
+        first = example(engine, missing, KEYS)
+        dropped.add("no_features", n_rows, f"{name} does not have {n_documents:,} documents, the first is {first}")
+        total = one_row(engine, pairs, rows=pairs.rows.sum())["rows"]
         dropped.refuse_if_most(["no_features"], total, "impressions")
-
-
-def _spelled(row: dict[str, Any]) -> str:
-    return ", ".join(f"{key} {value}" for key, value in row.items())
 
 
 def _patterns(engine: Engine, shown: ReadImpressions, documents: ir.Table, queries: ir.Table, steps: Steps) -> ir.Table:
     shape, limit = shown.shape, engine.rows_at_once
     impressions = numbered_impressions(shown.impressions, documents, shown.first_position, shape)
-    totals = queries.aggregate(impressions=queries.impressions.sum(), last=queries.query_number.max())
-    n_impressions, last = engine.arrow(totals).to_pylist()[0].values()
+    totals = {"impressions": queries.impressions.sum(), "last": queries.query_number.max()}
+    n_impressions, last = one_row(engine, queries, **totals).values()
     if not n_impressions:
         raise ValueError("no impression can be used, so there is nothing to learn from: preview with --dry-run")
     parts = [Range(0, last, n_impressions)]
@@ -279,12 +270,12 @@ def _schema(engine: Engine, patterns: ir.Table, shape: Shape, *, joint: bool) ->
     levels = {}
     for column, name in shape.levels.items():
         values = patterns.select(value=patterns[column]).unnest("value").distinct().limit(MAX_LEVELS + 1)
-        found = engine.arrow(values)["value"].to_pylist()
-        if len(found) > MAX_LEVELS:
+        names = engine.arrow(values)["value"].to_pylist()
+        if len(names) > MAX_LEVELS:
             raise ValueError(f"column '{name}' has more than {MAX_LEVELS:,} values: if it is an id, leave it out")
-        levels[column] = level_names([entry for entry in found if entry is not None], column == "intervention")
+        levels[column] = level_names([entry for entry in names if entry is not None], column == "intervention")
     unknown = [name for name in shape.shuffled if name not in levels.get("intervention", ())]
     if unknown:
-        found = ", ".join(levels["intervention"]) if shape.intervention else "none: pass the column with --intervention"
-        raise ValueError(f"--shuffled {unknown[0]}: there is no such intervention; --intervention has: {found}")
+        names = ", ".join(levels["intervention"]) if shape.intervention else "none: pass the column with --intervention"
+        raise ValueError(f"--shuffled {unknown[0]}: there is no such intervention; --intervention has: {names}")
     return Schema(shape, levels, joint)

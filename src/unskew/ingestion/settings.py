@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,16 @@ class Tables:
     encoding: str | None = None  # of CSV files
     clicks: str | Path | ir.Table | None = None  # if the events contain only impressions
     clicks_table: str | None = None
+
+
+@contextmanager
+def as_tables(events: Any, features: Any, queries: Any, clicks: Any, **names: Any) -> Iterator[Tables]:
+    """The input tables; those in memory are temporary files."""
+    from unskew.data.inputs import as_file  # takes longer than a small table takes to read
+
+    with ExitStack() as files:
+        tables = {"events": events, "features": features, "queries": queries, "clicks": clicks}
+        yield Tables(**{name: files.enter_context(as_file(table)) for name, table in tables.items()}, **names)
 
 
 @dataclass(frozen=True)
@@ -88,14 +99,14 @@ def settings(
 def read_columns(path: str | Path) -> Columns:
     """Names from a TOML file; its keys are the fields of `Columns`."""
     try:
-        found = read_toml(Path(path))
+        names = read_toml(Path(path))
     except FileNotFoundError as error:
         raise FileNotFoundError(
             f'{path} does not exist: pass a TOML file with lines such as session = "sid"'
         ) from error
     except ValueError as error:
         raise ValueError(f"{path} is not a TOML file: {error}") from error
-    return build(Columns, found, str(path))
+    return build(Columns, names, str(path))
 
 
 def named_columns(base: Columns, names: Mapping[str, Any]) -> Columns:

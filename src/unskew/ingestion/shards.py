@@ -56,19 +56,14 @@ class _Rows:
         left = np.unique(self.lists[kept])
         new_number = np.zeros(len(self.queries), dtype=np.int64)
         new_number[left] = np.arange(len(left))
+        of_entries = ("positions", "versions", "documents", "clicks")
+        of_patterns = [n for n in ("queries", "sessions", "users", "times", "periods") if getattr(self, n) is not None]
         return replace(
             self,
             lists=new_number[self.lists[kept]],
-            positions=self.positions[kept],
-            versions=self.versions[kept],
-            documents=self.documents[kept],
-            clicks=self.clicks[kept],
             extras={name: values[kept] for name, values in self.extras.items()},
-            queries=self.queries[left],
-            sessions=self.sessions[left],
-            users=None if self.users is None else self.users[left],
-            times=None if self.times is None else self.times[left],
-            periods=None if self.periods is None else self.periods[left],
+            **{name: getattr(self, name)[kept] for name in of_entries},
+            **{name: getattr(self, name)[left] for name in of_patterns},
         )
 
 
@@ -180,8 +175,8 @@ def _extra(values: pa.ChunkedArray, levels: Sequence[str] | None) -> NDArray:
     if levels is None:
         return values.to_numpy().astype(np.float32)
     names = pa.array(levels, pa.large_string())
-    found = pc.index_in(values.cast(pa.large_string()), value_set=names, skip_nulls=True)
-    return found.to_numpy() if found.null_count else found.to_numpy().astype(np.int64)  # NaN: missing
+    numbers = pc.index_in(values.cast(pa.large_string()), value_set=names, skip_nulls=True)
+    return numbers.to_numpy() if numbers.null_count else numbers.to_numpy().astype(np.int64)  # NaN: missing
 
 
 def _microseconds(times: pa.ChunkedArray) -> Integers:
@@ -218,9 +213,9 @@ def _shown_above(rows: _Rows) -> NDArray[np.bool_]:
     """Entries whose document is also higher up in the same list."""
     key = rows.lists * (int(rows.documents.max(initial=0)) + 1) + rows.documents
     order = np.argsort(key, kind="stable")  # entries of a list come top first
-    found = np.zeros(len(key), dtype=bool)
-    found[order[1:]] = key[order[1:]] == key[order[:-1]]
-    return found
+    again = np.zeros(len(key), dtype=bool)
+    again[order[1:]] = key[order[1:]] == key[order[:-1]]
+    return again
 
 
 def _describe(documents: pa.Table, row: int) -> str:
@@ -276,9 +271,9 @@ def sizes_of(log: ClickLog) -> dict[str, int]:
     return {name: round(float(size)) for name, size in sizes.items()}
 
 
-def level_names(found: Sequence[Any], intervention: bool) -> list[str]:
+def level_names(levels: Sequence[Any], intervention: bool) -> list[str]:
     """Names of levels in order; for interventions, "none" comes first."""
-    names = sorted(str(name) for name in found)
+    names = sorted(str(name) for name in levels)
     if not intervention:
         return names
     return [NO_INTERVENTION, *(name for name in names if name != NO_INTERVENTION)]

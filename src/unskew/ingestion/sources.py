@@ -71,8 +71,8 @@ def find_source(place: str | Path) -> Source:
         if not files:
             raise FileNotFoundError(f"{path} has no parquet, CSV or JSON lines files: pass another folder")
     elif glob.has_magic(text) and not path.exists():
-        found = [Path(name) for name in glob.glob(text, recursive=True)]  # noqa: PTH207  an absolute one too
-        files = sorted(name for name in found if name.is_file())
+        matches = [Path(name) for name in glob.glob(text, recursive=True)]  # noqa: PTH207  an absolute one too
+        files = sorted(name for name in matches if name.is_file())
         if not files:
             raise FileNotFoundError(f"nothing matches {text}: check the pattern, and quote it for the shell")
     elif path.is_file():
@@ -122,8 +122,8 @@ def first_keys(file: str) -> list[str]:
 
 def _files_in(folder: Path) -> list[Path]:
     """Files of a known type anywhere in a folder, except leftovers of Spark and editors."""
-    found = (path for path in folder.rglob("*") if path.is_file() and _suffix(path) in KINDS)
-    return sorted(path for path in found if not any(part[0] in "._" for part in path.relative_to(folder).parts))
+    files = (path for path in folder.rglob("*") if path.is_file() and _suffix(path) in KINDS)
+    return sorted(path for path in files if not any(part[0] in "._" for part in path.relative_to(folder).parts))
 
 
 def _suffix(path: Path) -> str:
@@ -155,8 +155,8 @@ def _check_start(file: str, kind: str) -> None:
     except (EOFError, OSError, zlib.error) as error:
         raise ValueError(f"{file} cannot be read ({str(error).rstrip('.')}): copy or compress it again") from error
     if kind == "json" and not start.startswith(b"{"):
-        found = "one JSON array" if start.startswith(b"[") else f"a line that starts with {start[:10]!r}"
-        raise ValueError(f"{file} begins with {found}: write one object per line (jq -c '.[]' splits an array)")
+        instead = "one JSON array" if start.startswith(b"[") else f"a line that starts with {start[:10]!r}"
+        raise ValueError(f"{file} begins with {instead}: write one object per line (jq -c '.[]' splits an array)")
     if kind == "database" and start.startswith(b"SQLite format"):
         raise ValueError(f"{file} is an SQLite database: pass it as a URL, sqlite://{Path(file).resolve()}")
 

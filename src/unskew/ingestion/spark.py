@@ -37,11 +37,11 @@ def spark_session(master: str | None) -> Any:
 def found_by_executors(frame: Any) -> list[dict[str, Any]]:
     """The reports of executors, as JSON in column `found`, in the order of `number`; the first error is raised."""
     rows = sorted(frame.collect(), key=lambda row: row["number"])
-    found: list[dict[str, Any]] = [json.loads(row["found"]) for row in rows]
-    for entry in found:
+    reports: list[dict[str, Any]] = [json.loads(row["found"]) for row in rows]
+    for entry in reports:
         if "error" in entry:
             raise ValueError(entry["error"])
-    return found
+    return reports
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ from unskew.ingestion import role_names as names
 from unskew.ingestion.table_profile import PARALLEL, Flags, Integers, Values, delimiter_of, split_text
 
 MOST_EVENTS = 60  # types of events
+VALUE_LISTS = ("score", "click", "outcome", "sponsored", "value")  # roles of lists that go with the documents
 
 
 @dataclass
@@ -26,17 +27,16 @@ class Form:
     reasons: dict[str, str] = field(default_factory=dict)
     one_a_page: frozenset[str] = frozenset()
     clicked: str | None = None  # the column of clicks, where the form tells it
-    kinds: dict[str, int] = field(default_factory=dict)  # graded types of events
+    kinds: list[str] = field(default_factory=list)  # graded types of events
     problems: list[str] = field(default_factory=list)
     lists: list[str] = field(default_factory=list)  # columns with a list per page
-    where: str | None = None  # rows that are result pages
 
 
 def form_of(columns: Mapping[str, Values], given: Mapping[str, Any]) -> Form:
     """The form of a table, and its shown documents."""
-    found = _page_lists(columns, given)
-    if found is not None:
-        return _pages(columns, *found, given)
+    lists = _page_lists(columns, given)
+    if lists is not None:
+        return _pages(columns, *lists, given)
     event = _event_column(columns, given)
     if event is not None:
         return _events(dict(columns), event, given)
@@ -45,34 +45,27 @@ def form_of(columns: Mapping[str, Values], given: Mapping[str, Any]) -> Form:
 
 def _page_lists(columns: Mapping[str, Values], given: Mapping[str, Any]) -> tuple[str, dict[str, Values]] | None:
     """The list of shown documents, and all lists that are as long; None: a row is not a result page."""
-    asked = given.get("document")
-    lists, delimiters = {}, {}
+    asked, lists = given.get("document"), {}
     for name, values in columns.items():
         delimiter = delimiter_of(values)
         if values.kind == "list" or delimiter is not None:
             lists[name] = values if delimiter is None else split_text(values, delimiter)
-            delimiters[name] = delimiter
     if asked is not None and asked not in lists:
         return None
     able = [name for name in lists if asked in (None, name) and _is_id_list(lists[name])]
     partners = {name: _parallel(lists, name) for name in able}
-    named = [n for n in able if names.match("document", n) and not _is_value_list(n)]
-    named += [n for n in able if n not in named and len(partners[n]) > 1 and names.is_id(n)]
-    named += [n for n in able if n not in named and n == asked]
-    named += [
-        n
-        for n in able
-        if n not in named and names.match("position", n) == 0 and set(names.words(n)) & names.WORDS["shown"]
+    signs: list[Callable[[str], Any]] = [  # that a list holds the shown documents, the surest first
+        lambda n: names.match("document", n) and not any(names.match(role, n) for role in VALUE_LISTS),
+        lambda n: len(partners[n]) > 1 and names.is_id(n),
+        lambda n: n == asked,
+        lambda n: names.match("position", n) == 0 and names.says("shown", n),
     ]
+    named = list(dict.fromkeys(n for sign in signs for n in able if sign(n)))
     flat = names.best("position", (n for n in columns if columns[n].is_whole and n not in lists), 2)
     if not named or (flat and asked is None and len(partners[named[0]]) < 2):
         return None
     ranked = sorted(named, key=lambda n: (-(names.match("document", n) + 2 * names.is_id(n)), -len(partners[n])))
     return ranked[0], lists
-
-
-def _is_value_list(name: str) -> bool:
-    return any(names.match(role, name) for role in ("score", "click", "outcome", "sponsored", "value"))
 
 
 def _is_id_list(values: Values) -> bool:
@@ -163,22 +156,20 @@ def _clicks_of_pages(
     if asked in form.lists or (asked is None and beside):
         form.clicked = asked if asked in form.lists else beside[0]
         return
-    references = [
-        name
-        for name in columns
-        if name not in form.lists and _refers(columns[name], lists.get(name), lists[document], kept)
-    ]
-    for name in references:
-        listed = lists[name].array if name in lists else None
-        if listed is None:
-            targets = [{str(v)} if v not in (None, "") else set() for v in columns[name].array.to_pylist()]
-        else:
-            targets = [set(map(str, v or ())) for v in listed.to_pylist()]
-        flags = [entry in targets[row] for entry, row in zip(ids, rows.tolist(), strict=True)]
+    pages = np.unique(rows, return_inverse=True)[1].tolist()
+    references = []
+    for name in columns:
+        targets = [] if name in form.lists else _targets(lists.get(name, columns[name]), kept)
+        flags = [entry in targets[page] for entry, page in zip(ids, pages, strict=True)] if targets else []
+        hits = len({(page, entry) for page, entry, flag in zip(pages, ids, flags, strict=bool(targets)) if flag})
+        n_targets = sum(map(len, targets))
+        if n_targets < 5 or hits <= 0.5 * n_targets:
+            continue
+        references.append(name)
         form.columns[name] = Values(pa.array(flags))
         form.one_a_page -= {name}
-        there = [targets[row] for row in np.flatnonzero(kept) if targets[row]]
-        unseen = 1 - len({row for row, flag in zip(rows.tolist(), flags, strict=True) if flag}) / max(len(there), 1)
+        n_named = sum(map(bool, targets))
+        unseen = 1 - len({page for page, flag in zip(pages, flags, strict=True) if flag}) / n_named
         if unseen > 0.001:
             form.problems.append(f"{name}: the document was not shown on {unseen:.0%} of the pages that name one")
     clicks = [n for n in references if n == asked] or [n for n in references if not names.match("outcome", n)]
@@ -193,38 +184,29 @@ def _counts(values: Values) -> bool:
     return values.is_whole and values.n_distinct < 30 and float(np.nanmin(values.numbers)) >= 0
 
 
-def _refers(values: Values, listed: Values | None, shown: Values, kept: Flags) -> bool:
-    """Whether a column names documents of its own row."""
-    documents = shown.array.filter(pa.array(kept)).to_pylist()
-    column = (values if listed is None else listed).array.filter(pa.array(kept)).to_pylist()
-    named = hits = 0
-    for page, value in zip(documents, column, strict=True):
-        targets = [value] if listed is None else list(value or ())
-        targets = [str(target) for target in targets if target not in (None, "")]
-        if targets:
-            here = set(map(str, page))
-            named += len(targets)
-            hits += sum(target in here for target in targets)
-    return named >= 5 and hits > 0.5 * named
+def _targets(values: Values, kept: Flags) -> list[set[str]]:
+    """The ids that a column names on each page."""
+    cells = values.array.filter(pa.array(kept)).to_pylist()
+    named = [cell if isinstance(cell, list) else [cell] for cell in cells]
+    return [{str(entry) for entry in cell if entry not in (None, "")} for cell in named]
 
 
 def _clicks_apart(form: Form, columns: Mapping[str, Values], lists: Mapping[str, Values], kept: Flags) -> None:
     """Other rows that name a result page and one of its documents: the columns with both ids."""
     if kept.all() or "event" not in form.options:
         return
-    event = columns[form.options["event"]]
-    others = ~kept
-    documents = set(form.columns[form.options["document"]].array.to_pylist())
+    document = form.options["document"]
     scalars = [n for n in columns if n not in lists and columns[n].kind in ("text", "whole")]
+    texts = {name: np.array(list(map(str, columns[name].array.to_pylist()))) for name in scalars}
+    others = {name: values[~kept & (columns[name].codes >= 0)] for name, values in texts.items()}
 
-    def within(name: str, wanted: set[str]) -> float:
-        values = [str(v) for v in columns[name].array.filter(pa.array(others)).to_pylist() if v is not None]
-        return sum(v in wanted for v in values) / len(values) if values else 0.0
+    def within(name: str, wanted: set[str]) -> bool:
+        return bool(len(others[name])) and np.isin(others[name], list(wanted)).mean() > 0.5
 
-    aims = [n for n in scalars if within(n, documents) > 0.5]
-    keys = {n: set(map(str, columns[n].array.filter(pa.array(kept)).to_pylist())) for n in scalars}
-    pages = [n for n in names.best("session", scalars) if kept.sum() == len(keys[n] - {"None"})]
-    refs = [(page, n) for page in pages for n in scalars if n not in aims and within(n, keys[page]) > 0.5]
+    aims = [name for name in scalars if within(name, set(form.columns[document].array.to_pylist()) - {None})]
+    keys = {name: set(texts[name][kept].tolist()) for name in scalars}
+    pages = [name for name in names.best("session", scalars) if kept.sum() == len(keys[name] - {"None"})]
+    refs = [(page, name) for page in pages for name in scalars if name not in aims and within(name, keys[page])]
     refs.sort(key=lambda pair: (columns[pair[1]].present[kept].any(), pair[0] == pair[1]))
     if not aims or not refs:
         return
@@ -233,39 +215,30 @@ def _clicks_apart(form: Form, columns: Mapping[str, Values], lists: Mapping[str,
     form.reasons["session"] = "one per result page, and clicks refer to it"
     form.reasons["clicked_session"] = "rows of clicks name the page here"
     form.reasons["clicked_document"] = "rows of clicks name the document here"
-    key = columns[clicked_session].array.to_pylist()
-    aim = columns[aims[0]].array.to_pylist()
-    kinds = event.array.to_pylist()
+    events = zip(texts[clicked_session].tolist(), texts[aims[0]].tolist(), strict=True)
+    shown = (map(str, form.columns[name].array.to_pylist()) for name in (session, document))
+    _mark_clicks(form, columns[form.options["event"]], ~kept, list(events), list(zip(*shown, strict=True)))
+
+
+def _mark_clicks(form: Form, event: Values, others: Flags, events: Sequence[Any], shown: Sequence[Any]) -> None:
+    """Which types of events are clicks, which are graded, and which shown documents were clicked.
+
+    Args:
+        others: rows that are not impressions.
+        events: session and document of each row.
+        shown: session and document of each shown document.
+    """
     pairs: dict[str, set] = {}
-    for row in np.flatnonzero(others):
-        pairs.setdefault(str(kinds[row]), set()).add((str(key[row]), str(aim[row])))
-    _name_kinds(form, pairs)
-    page_of = form.columns[session].array.to_pylist()
-    document = form.columns[form.options["document"]].array.to_pylist()
-    _flag_rows(form, pairs, list(zip(map(str, page_of), map(str, document), strict=True)))
-
-
-def _name_kinds(form: Form, pairs: Mapping[str, set]) -> None:
-    """Which types of events are clicks, and which are graded."""
-    clicks = [kind for kind in pairs if names.says("opened", kind)]
-    clicks = clicks[:1] if clicks else []
-    if clicks:
-        form.options["click_events"] = clicks
-        form.reasons["click_events"] = "clicks"
-        of_clicks = pairs[clicks[0]]
-        for kind, found in pairs.items():
-            if kind in clicks or not names.match("outcome", kind) or names.match("dwell", kind):
-                continue
-            if found != of_clicks:
-                form.kinds[kind] = len(found)
-
-
-def _flag_rows(form: Form, pairs: Mapping[str, set], keys: Sequence[tuple[str, str]]) -> None:
-    clicks = form.options.get("click_events", [])
-    if clicks:
-        hit = set().union(*(pairs[kind] for kind in clicks))
-        form.columns["clicked (event)"] = Values(pa.array([key in hit for key in keys]))
-        form.clicked = "clicked (event)"
+    for row in np.flatnonzero(others & (event.codes >= 0)).tolist():
+        pairs.setdefault(str(event.levels[event.codes[row]]), set()).add(events[row])
+    click = next((kind for kind in pairs if names.says("opened", kind)), None)
+    if click is None:
+        return
+    form.options["click_events"], form.reasons["click_events"] = [click], "clicks"
+    outcomes = [kind for kind in pairs if names.match("outcome", kind) and not names.match("dwell", kind)]
+    form.kinds = [kind for kind in outcomes if kind != click and pairs[kind] != pairs[click]]
+    form.clicked = "clicked (event)"
+    form.columns[form.clicked] = Values(pa.array([key in pairs[click] for key in shown]))
 
 
 def _event_column(columns: Mapping[str, Values], given: Mapping[str, Any]) -> str | None:
@@ -308,9 +281,5 @@ def _events(columns: dict[str, Values], event: str, given: Mapping[str, Any]) ->
     if session is None or document is None:
         return form
     keys = list(zip(columns[session].codes.tolist(), columns[document].codes.tolist(), strict=True))
-    pairs: dict[str, set] = {}
-    for row in np.flatnonzero(~is_shown & (values.codes >= 0)):
-        pairs.setdefault(str(values.levels[values.codes[row]]), set()).add(tuple(map(str, keys[row])))
-    _name_kinds(form, pairs)
-    _flag_rows(form, pairs, [(str(keys[row][0]), str(keys[row][1])) for row in np.flatnonzero(is_shown)])
+    _mark_clicks(form, values, ~is_shown, keys, [keys[row] for row in np.flatnonzero(is_shown)])
     return form

@@ -206,7 +206,7 @@ def open_look(
             _open(connection, place, source, table, encoding)
             yield Look(connection, "the table" if source is None else source.name, 0 if source is None else source.size)
         except duckdb.Error as error:
-            from unskew.ingestion.engine_errors import explained  # imports Ibis
+            from unskew.ingestion.engines import explained  # imports Ibis
 
             raise ValueError(explained(error, [] if source is None else [source])) from error
         finally:
@@ -254,16 +254,16 @@ def _open(
     if source is not None and source.size > SMALL_FILE:
         connection.execute("SET preserve_insertion_order = false")
     files = [] if source is None else [str(file) for file in source.files]
-    listed = "[" + ", ".join(map(literal, files)) + "]"
-    if source is not None and source.kind == "parquet":
-        connection.execute(f"CREATE VIEW events AS SELECT * FROM read_parquet({listed})")
-    elif source is not None and source.kind == "json":
-        reader = f"read_json({listed}, format = 'newline_delimited', sample_size = -1)"
-        connection.execute(f"CREATE TABLE events AS SELECT * FROM {reader}")
-    elif source is not None and source.kind == "csv":
-        given = "" if encoding is None else f", encoding = {literal(encoding)}"
-        reader = f"read_csv({listed}, sample_size = -1, ignore_errors = true{given})"
-        connection.execute(f"CREATE TABLE events AS SELECT * FROM {reader}")
+    encoded = "" if encoding is None else f", encoding = {literal(encoding)}"
+    settings = {  # of DuckDB's readers; text is parsed once
+        "parquet": "",
+        "json": ", format = 'newline_delimited', sample_size = -1",
+        "csv": f", sample_size = -1, ignore_errors = true{encoded}",
+    }
+    if source is not None and source.kind in settings:
+        reader = f"read_{source.kind}([{', '.join(map(literal, files))}]{settings[source.kind]})"
+        kind = "VIEW" if source.kind == "parquet" else "TABLE"
+        connection.execute(f"CREATE {kind} events AS SELECT * FROM {reader}")
     elif source is not None and source.kind == "database":
         connection.execute(f"ATTACH {literal(files[0])} AS attached (READ_ONLY)")
         names = connection.sql("SELECT table_name FROM duckdb_tables() WHERE database_name = 'attached'").fetchall()

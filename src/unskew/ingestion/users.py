@@ -15,9 +15,9 @@ import ibis.expr.types as ir
 
 from unskew.data.clicks.kept_users import salt_file
 from unskew.data.files import write_text
-from unskew.data.object_storage import remote
+from unskew.data.object_storage import read_there
 from unskew.ingestion.columns import Columns
-from unskew.ingestion.engines import Engine
+from unskew.ingestion.engines import Engine, count_rows, one_row
 from unskew.ingestion.impressions import Shape
 from unskew.ingestion.report import Dropped
 
@@ -45,11 +45,9 @@ def users_read(engine: Engine, rows: ir.Table, columns: Columns, salt: str | Non
 def salt_of(target: Path) -> str:
     """The secret beside a log; made if there is none."""
     place = salt_file(target)
-    there = remote(place)
-    if there is None and place.is_file():
-        return place.read_text(encoding="utf-8").strip()
-    if there is not None and there.exists():
-        return there.read().decode().strip()
+    stored = read_there(place)
+    if stored is not None:
+        return stored.decode().strip()
     salt = secrets.token_hex(SALT_BYTES)
     write_text(place, salt + "\n", private=True)
     return salt
@@ -68,13 +66,12 @@ def merged_levels(engine: Engine, rows: ir.Table, shape: Shape, dropped: Dropped
         column = f"bias_{number}"
         levels = rows.group_by(column).aggregate(sessions=rows.session.nunique())
         levels = engine.keep(f"levels_{number}", levels.mutate(rare=levels.sessions < LEAST_SESSIONS))
-        found = engine.arrow(levels.group_by("rare").aggregate(levels=levels.count(), sessions=levels.sessions.sum()))
-        by_kind = {row["rare"]: row for row in found.to_pylist()}
-        if True not in by_kind:
+        counts = {"n_levels": levels.count(), "n_rare": levels.rare.sum(), "total": levels.sessions.sum()}
+        counts["sessions"] = levels.sessions.sum(where=levels.rare)
+        n_levels, n_rare, total, sessions = one_row(engine, levels, **counts).values()
+        if not n_rare:
             continue
-        n_rare, sessions = by_kind[True]["levels"], by_kind[True]["sessions"]
-        n_levels = n_rare + by_kind.get(False, {"levels": 0})["levels"]
-        if n_levels >= LEAST_SESSIONS and sessions > by_kind.get(False, {"sessions": 0})["sessions"]:
+        if n_levels >= LEAST_SESSIONS and 2 * sessions > total:
             raise ValueError(
                 f"bias column '{name}' looks like an id: {n_rare:,} of its {n_levels:,} values have fewer than "
                 f"{LEAST_SESSIONS} sessions. A model would learn a curve for each and store it: leave the column out; "
@@ -93,10 +90,10 @@ def _one_user_each(engine: Engine, rows: ir.Table, dropped: Dropped) -> ir.Table
     """Rows without the sessions that two users have."""
     sessions = rows.group_by("session").aggregate(users=rows.user.nunique())
     shared = engine.keep("shared_sessions", sessions.filter(sessions.users > 1).select("session"))
-    n_sessions = _count(engine, shared)
+    n_sessions = count_rows(engine, shared)
     if not n_sessions:
         return rows
-    total, count = _count(engine, rows), _count(engine, rows.semi_join(shared, "session"))
+    total, count = count_rows(engine, rows), count_rows(engine, rows.semi_join(shared, "session"))
     dropped.add("two_users", count, f"{n_sessions:,} sessions")
     dropped.refuse_if_most(["two_users"], total, "rows")
     return rows.anti_join(shared, "session")
@@ -112,11 +109,11 @@ def _capped(engine: Engine, rows: ir.Table, most: int, dropped: Dropped, *, drop
     if drop:  # all sessions of a user with too many
         over = pairs.mutate(place=pairs.session.count().over(group_by=pairs.user) - 1)
     over = engine.keep("capped_sessions", over.filter(over.place >= most).select("user", "session"))
-    count = _count(engine, rows.semi_join(over, "session"))
+    count = count_rows(engine, rows.semi_join(over, "session"))
     if count:
         heaviest = over.group_by("user").aggregate(sessions=over.count())
-        n_users, n_sessions = _count(engine, heaviest), _count(engine, over)
-        first = engine.arrow(heaviest.aggregate(most=heaviest.sessions.max()))["most"][0].as_py()
+        n_users, n_sessions = count_rows(engine, heaviest), count_rows(engine, over)
+        first = one_row(engine, heaviest, most=heaviest.sessions.max())["most"]
         dropped.add("capped", count, f"{n_sessions:,} sessions of {n_users:,} users, {first:,} of them by one user")
     return rows.anti_join(over, "session")
 
@@ -124,7 +121,3 @@ def _capped(engine: Engine, rows: ir.Table, most: int, dropped: Dropped, *, drop
 def _opaque(user: Any, salt: str) -> Any:
     """Sixteen hexadecimal digits for a user; `kept_users.numbers_of` makes the same in Python."""
     return (ibis.literal(salt) + user.cast("string")).hexdigest("sha256").substr(0, 16)
-
-
-def _count(engine: Engine, table: ir.Table) -> Any:
-    return engine.arrow(table.aggregate(rows=table.count()))["rows"][0].as_py()

@@ -41,8 +41,8 @@ EXAMPLE = (
 
 def columns_named(text: str) -> set[str]:
     """Columns that a condition names."""
-    found = sqlglot.parse_one(text, read="duckdb").find_all(sql.Column)
-    return {".".join(part.name for part in column.parts) for column in found}
+    columns = sqlglot.parse_one(text, read="duckdb").find_all(sql.Column)
+    return {".".join(part.name for part in column.parts) for column in columns}
 
 
 def rows_where(table: ir.Table, text: str, name: str) -> Any:

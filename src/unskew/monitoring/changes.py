@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.row_fields import BiasColumn
 from unskew.data.inputs import LogOrPlace, as_log_or_folder
 from unskew.display import Displayed, Screen, rows_table
@@ -95,7 +94,7 @@ def drift(a: LogOrPlace, b: LogOrPlace) -> Drift:
             coverage[name] = coverage.get(name, 0.0) + value
         counts.append(np.stack([side.sessions[matched.shared_queries] for side in (matched.a, matched.b)]))
         for place, log in enumerate(both):
-            columns[place] |= {*_names(log), *log.context_names, *log.bias}
+            columns[place] |= {*log.named_features, *log.context_names, *log.bias}
             examples[place] += log.query_ids[:2].tolist()
     _refuse_nothing_shared(coverage, examples)
     rows = [*(row for row in found.values() if row.tells), _traffic(np.concatenate(counts, axis=1))]
@@ -122,19 +121,15 @@ def _refuse_nothing_shared(coverage: dict[str, float], examples: list[list[objec
         )
 
 
-def _names(log: ClickLog) -> tuple[str, ...]:
-    return log.feature_names or tuple(f"feature_{number}" for number in range(log.n_features))
-
-
 def _features(matched: Matched) -> Iterator[Compared]:
     """For documents that both logs show: the mean of each column, its share of missing values, changed categories."""
     a, b = matched.a, matched.b
-    names = [name for name in _names(a.log) if name in _names(b.log)]
+    names = [name for name in a.log.named_features if name in b.log.named_features]
     n_documents = len(matched.query_of_document)
     weights_a, weights_b = _version_weights(a), _version_weights(b)
     for name in names:
         texts = [side.log.categories.get(name) for side in (a, b)]
-        values = [side.log.features[:, _names(side.log).index(name)].astype(np.float64) for side in (a, b)]
+        values = [side.log.features[:, side.log.named_features.index(name)].astype(np.float64) for side in (a, b)]
         if (texts[0] is None) != (texts[1] is None):
             raise ValueError(
                 f"feature '{name}' is text in one log and numbers in the other: ingest both in the same way"

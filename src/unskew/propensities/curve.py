@@ -6,7 +6,7 @@ resamples queries, with everything in them, and never returns to single document
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
@@ -142,6 +142,21 @@ def _interval(row: Mapping[str, float]) -> str:
 
 def _cell(row: Mapping[str, float]) -> str:
     return f"{row['propensity']:.3f} ({_interval(row)})"
+
+
+def ratio(below: Vector, above: Vector) -> Vector:
+    """A quotient of sums; a resample may hold no click."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return below / above
+
+
+def sums_per_query(
+    queries: NDArray[np.int64], places: NDArray[np.int64], values: Sequence[Vector], n_queries: int, n_positions: int
+) -> sparse.csr_array:
+    """Values of impressions summed per query and position, `[queries, values x positions]`."""
+    columns = np.concatenate([places + number * n_positions for number in range(len(values))])
+    entries = (np.concatenate(values), (np.tile(queries, len(values)), columns))
+    return sparse.csr_array(sparse.coo_array(entries, shape=(n_queries, len(values) * n_positions)))
 
 
 def curve_of_sums(

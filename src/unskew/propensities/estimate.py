@@ -18,13 +18,21 @@ from typing import Any, Unpack, overload
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.examination_record import recorded
 from unskew.data.clicks.within_memory import MEMORY
 from unskew.data.inputs import LogOrPlace, as_part
-from unskew.propensities.curve import Curve, Curves, Interval, NotIdentified, Vector, curve_of_sums
+from unskew.propensities.curve import (
+    Curve,
+    Curves,
+    Interval,
+    NotIdentified,
+    Vector,
+    curve_of_sums,
+    ratio,
+    sums_per_query,
+)
 from unskew.propensities.harvesting import adjacent_chain, all_pairs, pivot
 from unskew.propensities.position_pairs import counted_impressions, how_to_leave_out, spell
 from unskew.propensities.randomization import display, randomization, shuffled_part
@@ -57,10 +65,8 @@ def seen(
     positions, place = np.unique(log.positions[chosen], return_inverse=True)
     queries = np.broadcast_to(log.queries[:, None], chosen.shape)[chosen]
     shown = np.broadcast_to(sessions[:, None], chosen.shape)[chosen].astype(np.float64)
-    values = np.concatenate([looks[chosen].astype(np.float64), shown])
-    columns = np.concatenate([place, place + len(positions)])
-    shape = (len(log.query_ids), 2 * len(positions))
-    per_query = sparse.csr_array((values, (np.tile(queries, 2), columns)), shape=shape)
+    values = [looks[chosen].astype(np.float64), shown]
+    per_query = sums_per_query(queries, place, values, len(log.query_ids), len(positions))
     silent = positions[np.bincount(place, weights=looks[chosen]) == 0]
     if len(silent):
         raise NotIdentified(
@@ -68,10 +74,8 @@ def seen(
         )
 
     def estimate(sums: Vector) -> Vector:
-        looked, of = np.split(sums, 2, axis=1)
-        with np.errstate(divide="ignore", invalid="ignore"):  # a resample may have no recorded examination
-            shares = looked / of
-            return shares / shares[:, :1]
+        shares = ratio(*np.split(sums, 2, axis=1))
+        return ratio(shares, shares[:, :1])
 
     n_shown = np.bincount(place, weights=shown)
     return curve_of_sums("seen", positions.astype(np.int64), n_shown, per_query, estimate, **interval)

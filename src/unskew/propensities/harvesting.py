@@ -16,7 +16,7 @@ from scipy import optimize
 from scipy.special import xlog1py, xlogy
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.propensities.curve import Curve, Interval, NotIdentified, Vector, curve_of_sums
+from unskew.propensities.curve import Curve, Interval, NotIdentified, Vector, curve_of_sums, ratio
 from unskew.propensities.position_pairs import PairCounts, components, count_pairs, how_to_leave_out, spell
 
 WIDEST = 25.0  # propensities are searched between e^-25 and e^25 of the top one
@@ -50,7 +50,7 @@ def pivot(
 
     def estimate(sums: Vector) -> Vector:
         clicks, _ = pairs.sums(sums)
-        return _after_one(_ratio(clicks[:, 1:, 0], clicks[:, 0, 1:]))
+        return _after_one(ratio(clicks[:, 1:, 0], clicks[:, 0, 1:]))
 
     return _curve("pivot", pairs, estimate, **interval)
 
@@ -74,7 +74,7 @@ def adjacent_chain(
         clicks, _ = pairs.sums(sums)
         upper = np.arange(pairs.n_positions - 1)
         with np.errstate(invalid="ignore"):  # a resample may have no click on one side of a link
-            return _after_one(np.cumprod(_ratio(clicks[:, upper + 1, upper], clicks[:, upper, upper + 1]), axis=1))
+            return _after_one(np.cumprod(ratio(clicks[:, upper + 1, upper], clicks[:, upper, upper + 1]), axis=1))
 
     return _curve("adjacent_chain", pairs, estimate, **interval)
 
@@ -208,11 +208,6 @@ def _regular(curvature: Vector) -> Vector:
 
 def _curve(name: str, pairs: PairCounts, estimate: Callable[[Vector], Vector], **interval: Unpack[Interval]) -> Curve:
     return curve_of_sums(name, pairs.positions, pairs.n_impressions, pairs.per_query, estimate, **interval)
-
-
-def _ratio(below: Vector, above: Vector) -> Vector:
-    with np.errstate(divide="ignore", invalid="ignore"):  # a resample may hold no click
-        return below / above
 
 
 def _after_one(ratios: Vector) -> Vector:

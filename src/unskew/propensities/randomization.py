@@ -20,7 +20,7 @@ from scipy import sparse
 
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.shuffles import WHOLE_LIST, shuffled_positions
-from unskew.propensities.curve import Curve, Interval, NotIdentified, Vector, curve_of_sums
+from unskew.propensities.curve import Curve, Interval, NotIdentified, Vector, curve_of_sums, ratio, sums_per_query
 from unskew.propensities.position_pairs import counted_impressions, how_to_leave_out, spell
 
 LEAST_SUPPORT = 0.8  # share of the documents that may be at one position that must occur at the other
@@ -59,9 +59,7 @@ def randomization(
         )
 
     def estimate(sums: Vector) -> Vector:
-        here, on_top = np.split(sums, 2, axis=1)
-        with np.errstate(divide="ignore", invalid="ignore"):  # a resample may hold no click
-            return here / on_top
+        return ratio(*np.split(sums, 2, axis=1))
 
     shown = np.broadcast_to(part.sessions[:, None], chosen.shape)[chosen]
     n_impressions = np.bincount(np.searchsorted(positions, part.positions[chosen]), weights=shown)
@@ -95,8 +93,7 @@ def display(
 
     def estimate(sums: Vector) -> Vector:
         clicks, shown, clicks_on_top, shown_on_top, _ = np.split(sums, 5, axis=1)
-        with np.errstate(divide="ignore", invalid="ignore"):  # a resample may hold no click
-            return (clicks / shown) / (clicks_on_top / shown_on_top)
+        return ratio(ratio(clicks, shown), ratio(clicks_on_top, shown_on_top))
 
     return curve_of_sums("display", positions, n_impressions, per_query, estimate, **interval)
 
@@ -132,12 +129,9 @@ def _matched_clicks(log: ClickLog, chosen: NDArray[np.bool_]) -> tuple[NDArray[n
     compared = log.mask & top.any(axis=1, keepdims=True) & np.isin(log.positions, positions)
     lists, columns = np.nonzero(compared)
     places = np.searchsorted(positions, log.positions[lists, columns])
-    _, queries = np.unique(log.queries, return_inverse=True)
-    values = np.concatenate([clicks[lists, columns], clicks_on_top[lists]])
-    rows = np.tile(queries[lists], 2)
-    shape = (int(queries.max()) + 1, 2 * len(positions))
-    entries = (values, (rows, np.concatenate([places, places + len(positions)])))
-    return positions, sparse.csr_array(sparse.coo_array(entries, shape=shape))
+    queries, query = np.unique(log.queries, return_inverse=True)
+    values = [clicks[lists, columns], clicks_on_top[lists]]
+    return positions, sums_per_query(query[lists], places, values, len(queries), len(positions))
 
 
 def _weighted(log: ClickLog, chosen: NDArray[np.bool_]) -> tuple[NDArray[np.int64], Vector, sparse.csr_array]:
@@ -157,9 +151,7 @@ def _weighted(log: ClickLog, chosen: NDArray[np.bool_]) -> tuple[NDArray[np.int6
     n_documents = log.mask.sum(axis=1) * log.sessions
     values = [clicks[lists, columns], shown[lists, columns], *(sums[lists] for sums in (*on_top, n_documents))]
     queries, query = np.unique(log.queries, return_inverse=True)
-    numbers = np.concatenate([places + number * len(positions) for number in range(5)])
-    entries = (np.concatenate(values), (np.tile(query[lists], 5), numbers))
-    per_query = sparse.csr_array(sparse.coo_array(entries, shape=(len(queries), 5 * len(positions))))
+    per_query = sums_per_query(query[lists], places, values, len(queries), len(positions))
     n_impressions = np.bincount(places, weights=log.sessions[lists], minlength=len(positions))
     return positions, n_impressions, per_query
 

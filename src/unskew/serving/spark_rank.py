@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from unskew.data.clicks.lineage import with_lineage
 from unskew.data.columns import source_columns
 from unskew.data.object_storage import fetched
-from unskew.ingestion.engine_errors import named_errors
+from unskew.ingestion.engines import named_errors
 from unskew.ingestion.spark import executor_files, found_by_executors, shared_folder, spark_session
 from unskew.serving.candidates import Candidates, feature_columns, whole_queries
 from unskew.serving.exports import onnx_bytes

@@ -61,22 +61,27 @@ class Browsing:
     seen: Flags  # [sessions, docs]
 
 
-class User(ABC):
-    """A user model: examines lists and clicks."""
+class Fittable:
+    """A user or a policy, which may need training data."""
 
-    independent: ClassVar[bool]  # whether clicks of one session are independent given the list
     __post_init__ = check_fields
 
     @property
     def fitted(self) -> bool:
-        """Whether the user is fitted, or needs no fitting."""
+        """Whether it is fitted, or needs no fitting."""
         return True
 
-    def fit(self, train: JudgedSet) -> Self:  # noqa: ARG002  most users need nothing from the data
-        """The user, fitted to the data."""
+    def fit(self, train: JudgedSet) -> Self:  # noqa: ARG002  most need nothing from the data
+        """The same, fitted to the data if necessary."""
         return self
 
-    def check(self, grades: NDArray) -> None:  # noqa: B027  a user without a scale of grades accepts all
+
+class User(Fittable, ABC):
+    """A user model: examines lists and clicks."""
+
+    independent: ClassVar[bool]  # whether clicks of one session are independent given the list
+
+    def check(self, grades: NDArray) -> None:
         """Refuse grades that the user model does not cover."""
 
     def document_traits(self, judged: JudgedSet) -> Matrix | None:  # noqa: ARG002

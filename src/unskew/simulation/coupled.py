@@ -21,7 +21,7 @@ from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
 from unskew.data.checks import check_features
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.options import NotNegative
-from unskew.simulation.browsing import Expectation, Matrix, Shown
+from unskew.simulation.browsing import Matrix, Shown
 from unskew.simulation.independent import PositionBased
 
 N_CRUX = 10
@@ -153,13 +153,8 @@ class Coupled(PositionBased):
             raise ValueError("a coupled user needs the traits of the shown documents: see document_traits")
         return shown.traits
 
-    def expect(self, shown: Shown) -> Expectation:
-        curve = self.base_curve(shown.n_docs)
-        pull = self.pull(shown)
-        attraction = self.attraction(shown)
-        examination = np.where(shown.mask, FORMS[self.form](curve, pull), 0.0)
-        on_top = FORMS[self.form](curve[:1], pull) * attraction
-        return Expectation(examination, attraction, examination * attraction, on_top)
+    def examined(self, curve: Matrix, shown: Shown) -> Matrix:
+        return FORMS[self.form](curve, self.pull(shown))
 
 
 @dataclass(kw_only=True, eq=False)

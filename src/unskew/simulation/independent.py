@@ -53,11 +53,15 @@ class PositionBased(GradedUser, IndependentUser):
         """Probability of examination if it depends on the position alone."""
         return extend(self.curve, n_positions) ** self.power
 
+    def examined(self, curve: Matrix, shown: Shown) -> Matrix:  # noqa: ARG002
+        """Probability of examination, from that of the position."""
+        return curve
+
     def expect(self, shown: Shown) -> Expectation:
-        curve = self.base_curve(shown.n_docs)
-        attraction = self.attraction(shown)
-        examination = np.where(shown.mask, curve, 0.0)
-        return Expectation(examination, attraction, examination * attraction, curve[0] * attraction)
+        curve, attraction = self.base_curve(shown.n_docs), self.attraction(shown)
+        examination = np.where(shown.mask, self.examined(curve, shown), 0.0)
+        on_top = self.examined(curve[:1], shown) * attraction
+        return Expectation(examination, attraction, examination * attraction, on_top)
 
 
 @dataclass(kw_only=True, eq=False)

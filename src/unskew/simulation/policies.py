@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 from unskew.data.clicks.row_fields import BiasColumn
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.extensions import name_of
-from unskew.options import Count, Positive, Probability, Share, check_fields
+from unskew.options import Count, Positive, Probability, Share
 from unskew.simulation import display
+from unskew.simulation.browsing import Fittable
 from unskew.simulation.ranking_svm import LinearScorer, train_ranking_svm
 from unskew.simulation.showings import Candidates, Index, Showings, concatenate, one_order, sampled_orders, team_draft
 from unskew.simulation.users import make
@@ -30,19 +31,8 @@ from unskew.simulation.users import make
 Scores = NDArray[np.float64]
 
 
-class Policy(ABC):
+class Policy(Fittable, ABC):
     """Decides which documents are shown, and in what order."""
-
-    __post_init__ = check_fields
-
-    @property
-    def fitted(self) -> bool:
-        """Whether the policy is fitted, or needs no fitting."""
-        return True
-
-    def fit(self, train: JudgedSet) -> Self:  # noqa: ARG002  most policies need no training
-        """The policy, fitted if necessary."""
-        return self
 
     @abstractmethod
     def scores(self, judged: JudgedSet) -> Scores:

@@ -26,7 +26,7 @@ from unskew.data.clicks.row_fields import BiasColumn, Patterns
 from unskew.data.inputs import Judged, Place, as_judged
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.reporting.terminal import Follow, counting_progress, followed
-from unskew.simulation.browsing import Expectation, GradedUser, Shown, User, count_sessions
+from unskew.simulation.browsing import GradedUser, Shown, User, count_sessions
 from unskew.simulation.display import after_interventions, check_interventions, intervene
 from unskew.simulation.independent import RealClick
 from unskew.simulation.patterns import Counted, Record, count_patterns
@@ -38,6 +38,7 @@ from unskew.simulation.users import USERS, describe, make, make_user
 # These constants decide what is drawn: changing one changes every seeded log.
 QUERIES_PER_BLOCK = 256
 SHOWING, CLICKING, RECORDING = 0, 1, 2
+COUNTS = ("clicks", "sessions", "seen", "seen_sessions")  # columns of a log
 CHUNK = 8_192  # queries processed at a time
 
 Progress = Callable[[int, int], None]
@@ -102,16 +103,9 @@ class World:
 class _Part:
     """Lists of a block of queries."""
 
-    documents: Index  # [lists, shown]
-    mask: NDArray[np.bool_]  # [lists, shown]
-    scores: NDArray[np.float32]  # [lists, shown]
-    loggers: Index  # [lists]
-    interventions: Index  # [lists]
-    expected: Expectation
+    columns: dict[str, NDArray]  # of the log, [lists] or [lists, shown], by name
+    truth: dict[str, NDArray]
     counted: Counted
-    looks: Index | None  # [lists, shown], recorded examination; None: no record
-    recorded: Index | None  # [lists], sessions that recorded examination
-    chances: NDArray[np.float32] | None  # [lists, shown], display probabilities; None: not requested
 
 
 def simulate(
@@ -289,21 +283,19 @@ def _draw_block(world: World, block: int) -> _Part:
     else:
         clicks, seen = count_sessions(expected, plan.sessions, rng)
         counted = Counted(clicks=clicks, seen=seen, sessions=plan.sessions)
-    looks, recorded = None, None
+    columns: dict[str, NDArray] = {"versions": documents.astype(np.int32), "mask": mask}
+    columns |= {"clicks": counted.clicks, "sessions": counted.sessions, "interventions": plan.interventions}
+    columns["policy_scores"] = np.where(mask, scores, 0.0).astype(np.float32)
     if world.record is not None:
-        looks, recorded = world.record.draw(counted, expected.attraction, mask, world.stream(RECORDING, block))
-    return _Part(
-        documents=documents,
-        mask=mask,
-        scores=np.where(mask, scores, 0.0).astype(np.float32),
-        loggers=plan.loggers,
-        interventions=plan.interventions,
-        expected=expected,
-        counted=counted,
-        looks=looks,
-        recorded=recorded,
-        chances=_chances(world, candidates, plan, mask) if world.design.display_probabilities else None,
-    )
+        recorded = world.record.draw(counted, expected.attraction, mask, world.stream(RECORDING, block))
+        columns |= dict(zip(("seen", "seen_sessions"), recorded, strict=True))
+    if world.design.display_probabilities:
+        columns["display_probabilities"] = _chances(world, candidates, plan, mask)
+    chances = {"examination": expected.examination, "attraction": expected.attraction}
+    chances |= {"click_probability": expected.clicks}
+    chances |= {} if expected.clicks_on_top is None else {"click_probability_on_top": expected.clicks_on_top}
+    truth = {name: values.astype(np.float32) for name, values in chances.items()}
+    return _Part(columns, {**truth, "seen": counted.seen, "loggers": plan.loggers}, counted)
 
 
 def _chances(world: World, candidates: Candidates, plan: Showings, mask: NDArray[np.bool_]) -> NDArray[np.float32]:
@@ -320,52 +312,31 @@ def assemble(world: World, parts: list[_Part]) -> Simulation:
     if not kept.any():
         raise ValueError("no session is left in the log: with drop_clickless, simulate more sessions")
 
-    def gather(values: Callable[[_Part], NDArray]) -> NDArray:
-        return np.concatenate([values(part) for part in parts])[kept]
-
-    def truth(values: Callable[[Expectation], NDArray]) -> NDArray[np.float32]:
-        return np.concatenate([values(part.expected).astype(np.float32) for part in parts])[kept]
+    def gathered(blocks: list[dict[str, NDArray]]) -> dict[str, NDArray]:
+        return {name: np.concatenate([block[name] for block in blocks])[kept] for name in blocks[0]}
 
     judged = world.judged
-    levels = ("none", *world.interventions)
+    columns, truth = gathered([part.columns for part in parts]), gathered([part.truth for part in parts])
+    interventions = BiasColumn(columns.pop("interventions"), ("none", *world.interventions))
+    counts = {name: compact_counts(columns[name]) for name in COUNTS if name in columns}
+    of_lists: dict[str, Any] = columns | counts
     log = ClickLog(
+        **of_lists,
         features=judged.features,
-        versions=gather(lambda part: part.documents).astype(np.int32),
-        mask=gather(lambda part: part.mask),
-        clicks=compact_counts(gather(lambda part: part.counted.clicks)),
-        sessions=compact_counts(gather(lambda part: part.counted.sessions)),
         document_queries=np.repeat(np.arange(judged.n_queries), judged.sizes),
         query_ids=judged.query_ids,
         document_ids=judged.document_ids,
         patterns=_patterns(world, parts, kept) if world.joint else None,
-        policy_scores=gather(lambda part: part.scores),
-        bias=world.policy.columns(gather(lambda part: part.loggers), gather(lambda part: part.mask)),
-        interventions=BiasColumn(gather(lambda part: part.interventions), levels) if world.interventions else None,
-        seen=compact_counts(gather(lambda part: np.asarray(part.looks))) if world.record else None,
-        seen_sessions=compact_counts(gather(lambda part: np.asarray(part.recorded))) if world.record else None,
-        display_probabilities=gather(lambda part: np.asarray(part.chances))
-        if world.design.display_probabilities
-        else None,
+        bias=world.policy.columns(truth["loggers"], columns["mask"]),
+        interventions=interventions if world.interventions else None,
     )
-    on_top = parts[0].expected.clicks_on_top is not None
-    return Simulation(
-        log=log,
-        truth=Truth(
-            examination=truth(lambda expected: expected.examination),
-            attraction=truth(lambda expected: expected.attraction),
-            click_probability=truth(lambda expected: expected.clicks),
-            click_probability_on_top=truth(lambda expected: np.asarray(expected.clicks_on_top)) if on_top else None,
-            seen=gather(lambda part: part.counted.seen),
-            loggers=gather(lambda part: part.loggers),
-            position_curve=world.user.position_curve(world.n_shown),
-            about=world.about(),
-        ),
-    )
+    curve = world.user.position_curve(world.n_shown)
+    return Simulation(log, Truth(**truth, position_curve=curve, about=world.about()))
 
 
 def _patterns(world: World, parts: list[_Part], kept: NDArray[np.bool_]) -> Patterns:
     """Click patterns of all parts, with lists numbered as in the log."""
-    first_list = np.cumsum([0, *(len(part.documents) for part in parts)])
+    first_list = np.cumsum([0, *(len(part.counted.sessions) for part in parts)])
     new_number = np.cumsum(kept) - 1
     lists = np.concatenate([part.counted.pattern_lists + start for part, start in zip(parts, first_list, strict=False)])
     return Patterns(

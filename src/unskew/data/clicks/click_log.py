@@ -56,8 +56,12 @@ class LogShape:
     @property
     def input_names(self) -> tuple[str, ...]:
         """Names of the features and of the context; none if features have no names and there is no context."""
-        named = self.feature_names or tuple(f"feature_{number}" for number in range(self.n_features))
-        return (*named, *self.context_names) if self.context_names else self.feature_names
+        return (*self.named_features, *self.context_names) if self.context_names else self.feature_names
+
+    @property
+    def named_features(self) -> tuple[str, ...]:
+        """Names of the features; their numbers if they have no names."""
+        return self.feature_names or tuple(f"feature_{number}" for number in range(self.n_features))
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from unskew.data.clicks.build import Documents, Impressions, log_fields
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.row_fields import FIELDS, BiasColumn, Field
-from unskew.data.object_storage import remote
+from unskew.data.object_storage import read_there
 
 NOBODY = 0  # the number of sessions without a user
 OWN = ("sessions", "clicks")  # columns that every table has
@@ -44,13 +44,13 @@ def salt_file(log: str | Path) -> Path:
 def salt_beside(log: Path) -> str:
     """The secret of a log; an error if it was deleted."""
     place = salt_file(log)
-    there = remote(place)
-    if not (place.is_file() if there is None else there.exists()):
+    stored = read_there(place)
+    if stored is None:
         raise FileNotFoundError(
             f"{place} does not exist: without it nobody can tell which numbers are whose, so no user can be found in "
             f"{log}. Put the file back, or remove the users from the events and ingest them again"
         )
-    return (place.read_text(encoding="utf-8") if there is None else there.read().decode()).strip()
+    return stored.decode().strip()
 
 
 def numbers_of(users: Collection[str], salt: str) -> NDArray[np.uint64]:

@@ -13,6 +13,8 @@ from unskew.data.clicks.row_fields import columns_of
 if TYPE_CHECKING:
     from unskew.data.clicks.click_log import ClickLog
 
+LEAST_ROWS = 5  # different rows of documents at a position, so that one value is no coincidence
+
 
 def check_log(log: ClickLog) -> None:
     """Refuse an inconsistent log."""
@@ -141,3 +143,31 @@ def _check_patterns(log: ClickLog) -> None:
     weight = None if outside else np.bincount(patterns.lists, weights=patterns.sessions, minlength=log.n_lists)
     if weight is None or not np.allclose(weight, log.sessions, rtol=ROUNDING):
         raise ValueError("patterns do not add up to the sessions of the lists: every session has one pattern")
+
+
+def position_features(log: ClickLog) -> list[str]:
+    """Names of features that have one value per position in all lists, and different ones at different positions."""
+    positions, rows = log.positions[log.mask], log.versions[log.mask]
+    if not len(rows):
+        return []
+    pairs = np.unique(np.column_stack([positions, rows]), axis=0)
+    _, places = np.unique(pairs[:, 0], return_inverse=True)
+    counts = np.bincount(places)
+    if len(counts) < 3 or np.median(counts) < LEAST_ROWS:
+        return []
+    values = log.features[pairs[:, 1]]
+    low, high = (np.full((len(counts), log.n_features), end, dtype=np.float32) for end in (np.inf, -np.inf))
+    np.minimum.at(low, places, values)
+    np.maximum.at(high, places, values)
+    one_value = (low == high).all(0) & ((low != low[:1]).sum(0) > 1)
+    return [name for name, is_it in zip(log.named_features, one_value, strict=True) if is_it]
+
+
+def refuse_positions(log: ClickLog) -> None:
+    """An error if a feature is the position."""
+    found = position_features(log)
+    if found:
+        raise ValueError(
+            f"feature '{found[0]}' is the position, or a function of it: a ranker does not know it when it ranks. "
+            "Ingest again without it, or pass --allow-position"
+        )

@@ -108,14 +108,10 @@ class ShownRows:
             "position": shown_order(lists) if self.position is None else vector(self.position),
             "click": clicks,
         }
-        if self.sessions is not None:
-            columns["sessions"] = _per_row(self.sessions, lists, "sessions")
-        if self.policy_score is not None:
-            columns["policy_score"] = vector(self.policy_score)
-        if self.intervention is not None:
-            columns["intervention"] = _per_row(self.intervention, lists, "intervention")
-        if weight is not None:
-            columns["weight"] = weight
+        of_lists = {"sessions": self.sessions, "intervention": self.intervention}
+        columns |= {name: _per_row(each, lists, name) for name, each in of_lists.items() if each is not None}
+        columns |= {} if self.policy_score is None else {"policy_score": vector(self.policy_score)}
+        columns |= {} if weight is None else {"weight": weight}
         for name, values in columns.items():
             if len(values) != n_rows:
                 raise ValueError(f"{name} has {len(values)} values, X has {n_rows} rows: give one per row")
@@ -134,10 +130,10 @@ class ShownRows:
     def _lists(self, n_rows: int, *, by_ids: bool) -> NDArray[np.int64]:
         """The list of each row, by size or by id; with neither, the rows of a query are one list."""
         if not by_ids or self.group is self.session is None:
-            return list_of_rows(n_rows, self.group, self.query if self.session is None else self.session)
+            return lists_of_rows(n_rows, self.group, self.query if self.session is None else self.session)[1]
         if self.document is not None and self.query is None:
             raise ValueError("document ids need query ids: pass query, the query id of each row")
-        return list_of_rows(n_rows, self.group, self.session)
+        return lists_of_rows(n_rows, self.group, self.session)[1]
 
 
 def assume(text: str, stacklevel: int = 4) -> None:
@@ -178,8 +174,3 @@ def _per_row(values: Any, lists: NDArray[np.int64], name: str) -> Any:
     if len(known) != n_lists:
         raise ValueError(f"{name} has {len(known)} values: give one per list ({n_lists}) or one per row ({len(lists)})")
     return known.take(pa.array(lists)) if isinstance(known, pa.Array | pa.ChunkedArray) else known[lists]
-
-
-def list_of_rows(n_rows: int, group: Any, query: Any) -> NDArray[np.int64]:
-    """Number of each row's list."""
-    return lists_of_rows(n_rows, group, query)[1]

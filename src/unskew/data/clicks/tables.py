@@ -308,9 +308,8 @@ def log_to_table(log: ClickLog, *, features: bool = False) -> pa.Table:
             what = "kind of event" if each.field.name == "events" else "bias column"
             _add(columns, {each.key or each.field.column or stored: column(each)}, what)
     if features:
-        names = log.feature_names or tuple(f"feature_{number}" for number in range(log.n_features))
-        by_name = {name: _feature(log, name, log.features[versions, number]) for number, name in enumerate(names)}
-        _add(columns, by_name, "feature")
+        named = enumerate(log.named_features)
+        _add(columns, {name: _feature(log, name, log.features[versions, n]) for n, name in named}, "feature")
         context = {name: of_lists(log.context[:, number]) for number, name in enumerate(log.context_names)}
         _add(columns, {name: _feature(log, name, values) for name, values in context.items()}, "context feature")
     return pa.table(columns)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -271,19 +271,17 @@ def _find_files(name: str, splits: tuple[str, ...]) -> list[Path]:
     """Paths of the files of these splits; an error that names all missing files."""
     entry = CATALOGUE[name]
     names = list(dict.fromkeys(file for split in splits for file in entry.splits[split].files))
-    places = {file: _find(entry, file) for file in names}
+    places = {file: find_file(file, entry.folders) for file in names}
     missing = [file for file, path in places.items() if path is None]
     if missing:
         raise MissingDataError(_missing(name, entry, missing))
     return [path for path in places.values() if path is not None]
 
 
-def _find(entry: Entry, file: str) -> Path | None:
-    for folder in entry.folders:
-        for path in (data_folder() / folder / file, data_folder() / folder / f"{file}{PACKED}"):
-            if path.is_file():
-                return path
-    return None
+def find_file(file: str, folders: Sequence[str]) -> Path | None:
+    """A file in one of these folders of the data folder, plain or packed."""
+    places = (data_folder() / folder / name for folder in folders for name in (file, f"{file}{PACKED}"))
+    return next((path for path in places if path.is_file()), None)
 
 
 def _missing(name: str, entry: Entry, files: list[str]) -> str:

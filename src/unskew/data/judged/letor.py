@@ -36,7 +36,6 @@ from unskew.data.judged.letor_text import (
     parse_lines,
     read_blocks,
 )
-from unskew.data.memory import GrowingMatrix
 
 __all__ = ["LetorError", "read_letor"]
 
@@ -103,10 +102,10 @@ def _read_once(
 def _read(files: list[Path], n_features: int | None, first_feature: int | None) -> dict[str, NDArray]:
     builder = _SetBuilder(n_features, first_feature)
     for file in files:
-        n_before = builder.matrix.n_rows
+        n_before = builder.n_rows
         for block in read_blocks(file):
             builder.add(block)
-        if builder.matrix.n_rows == n_before:
+        if builder.n_rows == n_before:
             raise LetorError(f"{file}: this file has no judged documents")
     return builder.finish()
 
@@ -118,7 +117,9 @@ class _SetBuilder:
         self.n_features = n_features
         self.given_first = first_feature
         self.first_feature = 1 if first_feature is None else first_feature
-        self.matrix = GrowingMatrix()
+        self.width = 0
+        self.n_rows = 0
+        self.blocks: list[tuple[int, NDArray[np.float32]]] = []  # the first feature of each, and its rows
         self.grades: list[NDArray[np.float32]] = []
         self.document_ids: list[NDArray[np.bytes_]] = []
         self.sizes: dict[bytes, int] = {}  # documents by query, in order of appearance
@@ -137,11 +138,9 @@ class _SetBuilder:
 
     def finish(self) -> dict[str, NDArray]:
         """The fields of a JudgedSet."""
-        if self.n_features is not None:
-            self.matrix.add_columns(0, self.n_features - self.matrix.width)
         sizes = np.fromiter(self.sizes.values(), dtype=np.int64, count=len(self.sizes))
         arrays: dict[str, NDArray] = {
-            "features": self.matrix.finish(),
+            "features": self._matrix(),
             "grades": np.concatenate(self.grades),
             "offsets": np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
             "query_ids": _plain_ids([np.array(list(self.sizes), dtype=np.bytes_)]),
@@ -153,18 +152,26 @@ class _SetBuilder:
     def _add_features(self, documents: Documents) -> None:
         lowest, highest = int(documents.features.min(initial=1)), int(documents.features.max(initial=0))
         first = 0 if self.given_first is None and lowest == 0 else self.first_feature
-        shift = self.first_feature - first  # 1 when ids turn out to count from 0
-        width = max(self.matrix.width + shift, highest + 1 - first)
+        width = max(self.width + self.first_feature - first, highest + 1 - first)  # ids may turn out to count from 0
         if lowest < first or width > self._max_features():
             raise BadLinesError
         places = documents.rows * width + (documents.features - first)
         _refuse_repeated(places)
-        if width > self.matrix.width:
-            self.matrix.add_columns(shift, width - shift - self.matrix.width)
-        self.first_feature = first
-        n_before = self.matrix.n_rows
-        self.matrix.add_rows(len(documents.grades))
-        self.matrix.put(n_before * width + places, documents.values)
+        rows = np.zeros((len(documents.grades), width), np.float32)
+        rows.reshape(-1)[places] = documents.values
+        self.blocks.append((first, rows))
+        self.first_feature, self.width, self.n_rows = first, width, self.n_rows + len(rows)
+
+    def _matrix(self) -> NDArray[np.float32]:
+        """All rows; each block is freed when it is copied, the last first, so that they are never in memory twice."""
+        matrix = np.zeros((self.n_rows, self.width if self.n_features is None else self.n_features), np.float32)
+        end = self.n_rows
+        while self.blocks:
+            first, rows = self.blocks.pop()
+            left = first - self.first_feature
+            matrix[end - len(rows) : end, left : left + rows.shape[1]] = rows
+            end -= len(rows)
+        return matrix
 
     def _add_queries(self, runs: list[tuple[bytes, int]], block: Block) -> None:
         row = 0

@@ -11,6 +11,7 @@ import gzip
 import re
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -26,7 +27,6 @@ from unskew.data.untrusted import LONGEST_LINE
 
 BLOCK_BYTES = 4 << 20
 GZIP_MAGIC = b"\x1f\x8b"
-BAD_GZIP = (EOFError, gzip.BadGzipFile, zlib.error)
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 EXPECTED_LINE = "'grade qid:ID feature:value ...'"
 
@@ -76,7 +76,7 @@ def read_blocks(path: Path) -> Iterator[Block]:
     """The file in blocks of about four megabytes, split at line ends."""
     first_line, rest = 1, b""
     with open_plain_or_gzip(path) as file:
-        while piece := _read_piece(file, path):
+        while piece := file.read(BLOCK_BYTES):
             if first_line == 1 and not rest:
                 piece = piece.removeprefix(BYTE_ORDER_MARK)
             whole, newline, tail = piece.rpartition(b"\n")
@@ -149,17 +149,15 @@ def complaint(line: bytes, first_feature: int, max_features: int) -> str:
     return f"cannot be read, expected {EXPECTED_LINE}, found {_shown(line)}"
 
 
-def open_plain_or_gzip(path: Path) -> IO[bytes]:
+@contextmanager
+def open_plain_or_gzip(path: Path) -> Iterator[IO[bytes]]:
     """The bytes of a file, unpacked if its content is gzip, whatever its name."""
     with path.open("rb") as file:
         compressed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
-    return gzip.open(path, "rb") if compressed else path.open("rb")  # type: ignore[return-value]
-
-
-def _read_piece(file: IO[bytes], path: Path) -> bytes:
     try:
-        return file.read(BLOCK_BYTES)
-    except BAD_GZIP as error:
+        with gzip.open(path, "rb") if compressed else path.open("rb") as content:
+            yield content  # type: ignore[misc]
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise LetorError(f"{path}: the gzip file is damaged or truncated ({error}); download it again") from error
 
 

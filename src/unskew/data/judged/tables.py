@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from unskew.data.columns import feature_matrix, is_numeric
+from unskew.data.columns import column_called, feature_matrix, is_numeric
 from unskew.data.grouping import as_array, as_text, number_ids
 from unskew.data.judged.judged_set import JudgedSet
 
@@ -90,11 +90,7 @@ def _read(path: str, needed: Sequence[str], optional: Sequence[str] = ()) -> tup
             table = pq.read_table(path)
     except pa.ArrowException as error:
         raise ValueError(f"{path} cannot be read ({str(error).splitlines()[0]}): write it again") from error
-    plain = {name.lower().replace("_", "").replace(" ", ""): name for name in reversed(table.column_names)}
-    columns = {
-        role: next((plain[name.replace("_", "")] for name in NAMES[role] if name.replace("_", "") in plain), None)
-        for role in (*optional, *needed)
-    }
+    columns = {role: column_called(NAMES[role], table.column_names) for role in (*optional, *needed)}
     for role, column in columns.items():
         if column is None and role in needed:
             raise ValueError(

@@ -20,7 +20,8 @@ The paper on CDLA-LD keeps pages with ten consecutive documents and a click (`co
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +29,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 from pyarrow import feather
 
+from unskew.data.checks import check_columns, check_values
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.public_logs.result_pages import LARGEST_GRADE, FilePath
 
@@ -57,15 +58,14 @@ TOLD_OF_DOCUMENTS = ("position", "click", "media_type", "label")
 
 def read_baidu_clicks(path: FilePath, features: Sequence[str] | None = None) -> pa.Table:
     """Pages of a table file; features by default: all of `HEURISTICS` that it has."""
-    table = _read_table(path)
-    names = _feature_columns(table, features, path)
-    document = _document_column(table, path)
-    optional = ["media_type"] if "media_type" in table.column_names else []
-    lists = _flat(table, [document, "position", "click", *optional, *names], "query_id", path)
-    click = lists["click"].to_numpy()
-    _check_each(click, np.isin(click, (0, 1)), lists, "click", "a click is 0 or 1", path)
-    position = lists["position"].to_numpy()
-    _check_each(position, position >= 1, lists, "position", "positions count from 1", path)
+    with _named(path):
+        table = _read_table(path)
+        names, document = _feature_columns(table, features), _document_column(table)
+        optional = ["media_type"] if "media_type" in table.column_names else []
+        lists = _flat(table, [document, "position", "click", *optional, *names])
+        click, position, rows = (lists[name].to_numpy() for name in ("click", "position", "row"))
+        check_values(click, np.isin(click, (0, 1)), "click", "a click is 0 or 1", rows)
+        check_values(position, position >= 1, "position", "positions count from 1", rows)
     columns = {
         "session": lists["row"],
         "query": lists["query_id"],
@@ -80,13 +80,13 @@ def read_baidu_clicks(path: FilePath, features: Sequence[str] | None = None) -> 
 
 def read_baidu_judged(path: FilePath, features: Sequence[str] | None = None) -> JudgedSet:
     """Judged queries of a table file."""
-    table = _read_table(path)
-    names = _feature_columns(table, features, path)
-    document = _document_column(table, path)
-    lists = _flat(table, [document, "label", *names], "query_id", path)
-    grades = lists["label"].to_numpy()
-    _check_each(grades, np.isin(grades, range(LARGEST_GRADE + 1)), lists, "label", "grades are 0 to 4", path)
-    sizes = np.bincount(lists["row"].to_numpy(), minlength=table.num_rows)
+    with _named(path):
+        table = _read_table(path)
+        names, document = _feature_columns(table, features), _document_column(table)
+        lists = _flat(table, [document, "label", *names])
+        grades, rows = lists["label"].to_numpy(), lists["row"].to_numpy()
+        check_values(grades, np.isin(grades, range(LARGEST_GRADE + 1)), "label", "grades are 0 to 4", rows)
+    sizes = np.bincount(rows, minlength=table.num_rows)
     return JudgedSet(
         features=np.column_stack([lists[name].to_numpy() for name in names]).astype(np.float32),
         grades=grades.astype(np.float32),
@@ -95,6 +95,15 @@ def read_baidu_judged(path: FilePath, features: Sequence[str] | None = None) -> 
         document_ids=np.asarray(lists[document].to_pylist()),
         name="baidu-ultr",
     )
+
+
+@contextmanager
+def _named(path: FilePath) -> Iterator[None]:
+    """Errors with the name of the file."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
 
 
 def _read_table(path: FilePath) -> pa.Table:
@@ -106,48 +115,37 @@ def _read_table(path: FilePath) -> pa.Table:
         return reader(file)
     except (OSError, pa.ArrowException) as error:
         raise ValueError(
-            f"{file} is neither parquet nor feather: {error}. Baidu's own text files hold no features; "
+            f"it is neither parquet nor feather: {error}. Baidu's own text files hold no features; "
             "unskew.data.public_logs.baidu_ultr documents the tables that can be read"
         ) from error
 
 
-def _feature_columns(table: pa.Table, features: Sequence[str] | None, path: FilePath) -> list[str]:
-    if features is None:
-        features = [name for name in HEURISTICS if name in table.column_names]
-        if not features:
-            raise ValueError(
-                f"{path} has none of the known features ({', '.join(HEURISTICS)}). Found: "
-                f"{', '.join(table.column_names)}. Pass your own: features=[...]"
-            )
-    for name in features:
-        _check_column(table, name, path)
-    return list(features)
+def _feature_columns(table: pa.Table, features: Sequence[str] | None) -> list[str]:
+    names = [name for name in HEURISTICS if name in table.column_names] if features is None else list(features)
+    if not names:
+        raise ValueError(
+            f"it has none of the known features ({', '.join(HEURISTICS)}). Found: {', '.join(table.column_names)}. "
+            "Pass your own: features=[...]"
+        )
+    check_columns(table, names)
+    return names
 
 
-def _document_column(table: pa.Table, path: FilePath) -> str:
+def _document_column(table: pa.Table) -> str:
     known = [name for name in DOCUMENT_COLUMNS if name in table.column_names]
     if not known:
-        raise ValueError(f"{path}: no column '{DOCUMENT_COLUMNS[0]}'. Found: {', '.join(table.column_names)}")
+        raise ValueError(f"no column '{DOCUMENT_COLUMNS[0]}'. Found: {', '.join(table.column_names)}")
     return known[0]
 
 
-def _check_column(table: pa.Table, name: str, path: FilePath) -> None:
-    if name not in table.column_names:
-        raise ValueError(f"{path}: no column '{name}'. Found: {', '.join(table.column_names)}")
-    if table[name].null_count:
-        row = int(np.argmax(pc.is_null(table[name]).to_numpy()))
-        raise ValueError(f"{path}: column '{name}', row {row}: missing value; drop the row or fill it")
-
-
-def _flat(table: pa.Table, columns: Sequence[str], query: str, path: FilePath) -> pa.Table:
+def _flat(table: pa.Table, columns: Sequence[str], query: str = "query_id") -> pa.Table:
     """One row per document, with its row number in the file; query columns are repeated."""
-    for name in (query, *columns):
-        _check_column(table, name, path)
+    check_columns(table, [query, *columns])
     first = columns[0]
     if not _is_list(table, first):
         raise ValueError(
-            f"{path}: column '{first}' holds {table[first].type}, but must hold lists: one row is one page with all "
-            "its documents; group the rows of a page first"
+            f"column '{first}' holds {table[first].type}, but must hold lists: one row is one page with all its "
+            "documents; group the rows of a page first"
         )
     sizes = pc.list_value_length(table[first]).to_numpy()
     owner = np.repeat(np.arange(table.num_rows), sizes)
@@ -157,7 +155,7 @@ def _flat(table: pa.Table, columns: Sequence[str], query: str, path: FilePath) -
         if not _is_list(table, name):
             if name in TOLD_OF_DOCUMENTS:
                 raise ValueError(
-                    f"{path}: column '{name}' holds {values.type}, but must hold lists with one value per document"
+                    f"column '{name}' holds {values.type}, but must hold lists with one value per document"
                 )
             flat[name] = values.take(owner)
             continue
@@ -165,27 +163,15 @@ def _flat(table: pa.Table, columns: Sequence[str], query: str, path: FilePath) -
         if (lengths != sizes).any():
             row = int(np.argmax(lengths != sizes))
             raise ValueError(
-                f"{path}: column '{name}', row {row}: {lengths[row]} values, but '{first}' has {sizes[row]} documents"
+                f"column '{name}', row {row}: {lengths[row]} values, but '{first}' has {sizes[row]} documents"
             )
         flat[name] = pc.list_flatten(values)
-    return _without_holes(pa.table(flat), path)
+        if flat[name].null_count:
+            row = owner[int(np.argmax(pc.is_null(flat[name]).to_numpy(zero_copy_only=False)))]
+            raise ValueError(f"column '{name}', row {row}: a document has no value; fill it")
+    return pa.table(flat)
 
 
 def _is_list(table: pa.Table, name: str) -> bool:
     kind = table[name].type
     return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-
-
-def _without_holes(flat: pa.Table, path: FilePath) -> pa.Table:
-    for name in flat.column_names:
-        if flat[name].null_count:
-            place = int(np.argmax(pc.is_null(flat[name]).to_numpy()))
-            raise ValueError(f"{path}: column '{name}', row {flat['row'][place]}: a document has no value; fill it")
-    return flat
-
-
-def _check_each(values: NDArray, allowed: NDArray, lists: pa.Table, name: str, rule: str, path: FilePath) -> None:
-    """Refuse the first value that is not allowed."""
-    if not allowed.all():
-        place = int(np.argmin(allowed))
-        raise ValueError(f"{path}: column '{name}', row {lists['row'][place]}: {values[place]} is not allowed; {rule}")

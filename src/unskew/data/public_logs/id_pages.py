@@ -26,7 +26,7 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from unskew.data.clicks.click_log import ClickLog
-from unskew.data.judged.catalogue import PACKED, MissingDataError, data_folder
+from unskew.data.judged.catalogue import PACKED, MissingDataError, data_folder, find_file
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.public_logs.result_pages import numbered_lines
 from unskew.data.untrusted import parse_json
@@ -201,7 +201,7 @@ def _clara2(name: str) -> IdPages:
 
 
 def _clara2_grades(name: str, queries: NDArray[np.int64], documents: NDArray[np.int64]) -> NDArray[np.float32] | None:
-    path = _find(name, "labels_by_log_query.tsv")
+    path = find_file("labels_by_log_query.tsv", [name])
     if path is None:
         return None
     lines = list(numbered_lines(path))[1:]  # the first names the columns
@@ -233,18 +233,13 @@ def _sogou_mouse(name: str) -> IdPages:
 
 
 def _file(name: str, file: str) -> Path:
-    path = _find(name, file)
+    path = find_file(file, [name])
     if path is None:
         raise MissingDataError(
             f"log '{name}' lacks {file} (plain or {PACKED}); searched in {data_folder() / name}. Put the publisher's "
             f"files there, or set UNSKEW_DATA to the folder that holds '{name}'"
         )
     return path
-
-
-def _find(name: str, file: str) -> Path | None:
-    places = (data_folder() / name / file, data_folder() / name / f"{file}{PACKED}")
-    return next((path for path in places if path.is_file()), None)
 
 
 READERS: dict[str, Callable[[str], IdPages]] = {

@@ -19,7 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from unskew.data.judged.judged_set import JudgedSet
-from unskew.data.judged.letor_text import BAD_GZIP, open_plain_or_gzip
+from unskew.data.judged.letor_text import open_plain_or_gzip
 
 PAGE_COLUMNS = ("session", "query", "document", "position", "click")
 N_POSITIONS = 10  # positions of the pages to keep
@@ -140,14 +140,12 @@ def numbered_lines(path: FilePath) -> Iterator[tuple[str, str]]:
     """Lines of a plain or gzip text file that are not blank, each with its location."""
     file = Path(path)
     try:
-        with io.TextIOWrapper(open_plain_or_gzip(file), encoding="utf-8") as lines:
+        with open_plain_or_gzip(file) as content, io.TextIOWrapper(content, encoding="utf-8") as lines:
             for number, line in enumerate(lines, start=1):
                 if line.strip():
                     yield f"{file}, line {number}", line.rstrip("\r\n")
     except UnicodeDecodeError as error:
         raise ValueError(f"{file} is not text: {error}") from error
-    except BAD_GZIP as error:
-        raise ValueError(f"{file}: the gzip file is damaged or truncated ({error}); download it again") from error
 
 
 def parse_number(text: str, where: str, what: str) -> float:

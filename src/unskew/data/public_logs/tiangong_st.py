@@ -34,7 +34,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from unskew.data.judged.letor_text import BAD_GZIP, open_plain_or_gzip
+from unskew.data.judged.letor_text import open_plain_or_gzip
 from unskew.data.public_logs.result_pages import (
     LARGEST_GRADE,
     FilePath,
@@ -137,8 +137,6 @@ def _interactions(path: FilePath) -> Iterator[tuple[str, ElementTree.Element]]:
                     element.clear()
         except ElementTree.ParseError as error:
             raise ValueError(f"{path} is not XML: {error}") from error
-        except BAD_GZIP as error:
-            raise ValueError(f"{path}: the gzip file is damaged or truncated ({error}); download it again") from error
 
 
 def _text(element: Any, tag: str, where: str) -> str:
