@@ -1,5 +1,6 @@
 """Roles, findings and commands that `unskew ingest TABLE` proposes, for tables written before the code that guesses."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -76,3 +77,10 @@ def test_a_table_of_many_rows_is_judged_by_a_sample_of_whole_sessions(tmp_path: 
     assert found.options["session"] == "session_id"
     assert found.options["position"] == "position"
     assert found.questions == []
+
+
+def test_user_behavior_insights_whose_clicks_have_another_name(tmp_path: Path) -> None:
+    shown = [{"query_id": "u1", "action_name": "impression", "event_attributes": {"object": {"object_id": "a"}}}]
+    rows = [*shown, shown[0] | {"action_name": "item_click"}]
+    (tmp_path / "events.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    assert proposal_of(Tables(tmp_path / "events.jsonl"), {}).options["click_events"] == ["item_click"]

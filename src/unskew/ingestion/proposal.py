@@ -433,6 +433,10 @@ def _ubi(look: Look, tables: Tables, given: dict[str, Any]) -> Proposal:
     graded = [kind for kind, _ in kinds if names.match("outcome", kind) and not names.match("dwell", kind)]
     options: dict[str, Any] = {"form": "ubi"}
     roles = [Role("form", "ubi", "action_name and event_attributes are names of User Behavior Insights")]
+    clicks = [kind for kind, _ in kinds if "click" in kind.lower()]
+    if clicks and not {kind.lower() for kind in clicks} & set(Columns.click_events):
+        options["click_events"] = clicks[:1]
+        roles.append(Role("click-event", clicks[0], "no action is called click; this one says it", COSTS["click"]))
     if graded:
         options["grades"] = {"click": 1.0} | {kind: _weight(kind) for kind in graded}
         roles += [Role("grade", kind, "feedback", COSTS["grade"]) for kind in graded]
