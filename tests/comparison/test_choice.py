@@ -68,7 +68,7 @@ def test_the_reason_is_one_sentence_with_the_gain_and_its_interval():
     found = choose(["naive", "two_tower"], lambda name: np.array([0.1, 0.3]) * (name == "two_tower"))
     # mean .2, standard error .1, t quantile 12.706 at one degree of freedom
     assert found.reason == "No bias can be shown, so a click is taken as it is"
-    assert found.steps[0].line == "position: +0.2000 per click (−1.0706 to +1.4706) over plain clicks"
+    assert (found.steps[0].part, found.steps[0].numbers) == ("position", ("+0.2000", "−1.0706 to +1.4706"))
     sure = choose(["naive", "two_tower"], lambda name: np.full(2, 0.25) * (name == "two_tower"))
     assert sure.reason.endswith("clicks of 2 held-out queries better by 0.2500 per click (0.2500 to 0.2500)")
 

@@ -59,6 +59,11 @@ CERTIFYING = 0.15  # share of the queries that certify the choice, where the log
 LINE = 120  # characters of a note on the screen
 SAFE = "dla"  # if nothing can be chosen
 BETTER, NOT_BETTER, UNKNOWN = "better", "not better", "unknown"
+GAIN = (
+    "Gain: how much better the larger model predicts the place of a click in its list, in log-likelihood per click of "
+    "queries that it did not learn from, with 95% intervals over queries, for all models of a level together. A model "
+    "is accepted if its interval is above 0."
+)
 NO_VERDICT = "No verdict on production: whether it is better cannot be told from this log."
 ASSUMED = "Every criterion assumes examination by position alone."
 
@@ -85,6 +90,21 @@ class AutoVerdict:
 
     def __str__(self) -> str:
         return f"{self.method}: {self.reason}. {self.against_production}"
+
+    @property
+    def climb(self) -> Screen:
+        """The models that were compared by held-out clicks, from the simplest upwards."""
+        rows = [
+            (each.method, each.part, each.over, *each.numbers, "yes" if each.accepted else "no") for each in self.steps
+        ]
+        columns = ("model", "adds", "to", "gain per click", "interval", "accepted")
+        return Screen("Models compared by held-out clicks", columns, rows, [GAIN], name="steps")
+
+    @property
+    def considered(self) -> Screen:
+        """The methods that were considered, and what the diagnosis says about each."""
+        rows = [(entry.method, entry.word, entry.reason) for entry in self.tried]
+        return Screen("Methods", ("method", "diagnosis", "reason"), rows, name="tried")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -114,22 +134,12 @@ class Chosen(Displayed):
 
     def screen(self) -> Screen:
         found, started = self.verdict, self.model.trained_on.get("started_from")
-        columns = ("model", "compared with", "gain per click", "95% interval", "accepted")
-        rows = [
-            (step.method, step.over, signed(step.gain), f"{signed(step.low)} to {signed(step.high)}", _word(step))
-            for step in found.steps
-        ]
         start = "" if started is None else f"Started from a model of {started['steps']:,} steps."
         risks = () if found.stakes is None else found.stakes.lines
         notes = [f"{found.reason}.", found.against_production, *risks, *found.surer, *found.log, start]
         lines = [line for note in notes for line in textwrap.wrap(note, LINE)]
-        tried = [(entry.method, entry.word, textwrap.shorten(entry.reason, LINE)) for entry in found.tried]
-        more = [Screen("Methods", ("method", "diagnosis", "reason"), tried, left=3)] if tried else []
-        return Screen(f"Chosen: {found.method}", columns, rows, lines, left=2, more=more)
-
-
-def _word(step: Step) -> str:
-    return "yes" if step.accepted else "no"
+        more = [found.considered] if found.tried else []
+        return replace(found.climb, title=f"Chosen: {found.method}", notes=lines, more=more)
 
 
 def auto(

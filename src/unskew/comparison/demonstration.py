@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +16,8 @@ from unskew.display import Displayed, Screen
 from unskew.evaluation.evaluate import Evaluation, evaluate_scorer
 from unskew.propensities.curve import Curve, NotIdentified
 from unskew.propensities.estimate import estimate_propensities
-from unskew.reporting.drawing import Drawn, line_figure
-from unskew.reporting.sheets import Section, Sheet, text_fields, write_report
+from unskew.reporting.drawing import Drawn, position_figure
+from unskew.reporting.sheets import Section, write_report
 from unskew.reporting.terminal import console, show_table, training_progress
 from unskew.simulation.policies import make_policy
 from unskew.simulation.simulate import simulate
@@ -54,7 +54,7 @@ class Demonstration(dict[str, Evaluation], Displayed):
 
     def screen(self) -> Screen:
         columns, rows = _comparison(self)
-        return Screen("Rankers on judged test queries", columns, rows)
+        return Screen("Rankers on judged test queries", columns, rows, name="rankers")
 
 
 def demo(data: str = "world:small", out: str | Path = "report.html", *, seed: int = 0) -> Demonstration:
@@ -103,13 +103,13 @@ def demo(data: str = "world:small", out: str | Path = "report.html", *, seed: in
         Section(
             "Which ranker is best?",
             [_summary(results)],
-            sheets=[_sheet("Rankers on judged test queries", columns, table)],
+            sheets=[Demonstration(results).screen()],
         ),
         Section(
             "The bias",
             [BIAS],
             figures=[_figure(curves)],
-            sheets=[_sheet("Examination, relative to the top", ("position", *curves), bias)],
+            sheets=[Screen("Examination, relative to the top", ("position", *curves), bias, name="bias")],
         ),
         Section("Run it again", command=command_line("demo", {"data": data, "seed": seed})),
     ]
@@ -177,12 +177,6 @@ def _summary(results: Mapping[str, Evaluation]) -> str:
 
 
 def _figure(curves: Mapping[str, NDArray[np.float64]]) -> Drawn:
-    places = list(range(1, len(next(iter(curves.values()))) + 1))
-    lines = {name: (places, curve.tolist()) for name, curve in curves.items()}
-    truth = {"true": lines.pop("true")} if "true" in lines else None
-    figure = line_figure(lines, x_label="position", y_label="examination, relative to the top", reference=truth)
+    truth = {name: curve for name, curve in curves.items() if name == "true"}
+    figure = position_figure({name: curve for name, curve in curves.items() if name != "true"}, reference=truth)
     return Drawn("bias", "Examination by position: raw clicks, the truth, and what was learned", figure)
-
-
-def _sheet(title: str, columns: Sequence[str], rows: Rows) -> Sheet:
-    return Sheet(title.lower().replace(" ", "-"), title, tuple(columns), tuple(map(text_fields, rows)))

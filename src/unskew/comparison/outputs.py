@@ -31,7 +31,7 @@ from unskew.data.files import new_file, write_text
 from unskew.display import Displayed, Screen, draw_intervals
 from unskew.options import near, unknown_name
 from unskew.reporting.drawing import Drawn
-from unskew.reporting.sheets import NOTHING, ClaimResult, Section, Sheet, latex, markdown, options_text, write_report
+from unskew.reporting.sheets import NOTHING, ClaimResult, Section, latex, markdown, options_text, write_report
 from unskew.texts import file_name
 from unskew.training.watching import Watch
 
@@ -47,7 +47,7 @@ DETAILS = ("tests", "chosen", "meaning")  # tables below the results
 class Presentation:
     """The presentation of results: tables, figures, claims."""
 
-    sheets: Sequence[Sheet]
+    sheets: Sequence[Screen]
     figures: Sequence[Drawn] = ()
     claims: Sequence[ClaimResult] = ()
     outlook: Outlook | None = None  # the comparison with production
@@ -101,7 +101,7 @@ class Finished(Displayed):
             "found": results.found,
             "changed": list(results.changed),
             "failed": [{"run": run.title, "error": error} for run, error in results.failed],
-            "tables": {sheet.name: [[cell.text for cell in row] for row in sheet.rows] for sheet in shown.sheets},
+            "tables": {sheet.name: sheet.rows for sheet in shown.sheets},
             "verdicts": [
                 {"claim": each.text} | {name: getattr(each, name) for name in VERDICT} for each in shown.claims
             ],
@@ -110,7 +110,9 @@ class Finished(Displayed):
 
     def screen(self) -> Screen:
         results, outlook = self.results, self.shown.outlook
-        first, *others = [_screen(sheet) for sheet in self.shown.sheets if sheet.name not in FILES_ONLY] or [Screen("")]
+        shown = [sheet for sheet in self.shown.sheets if sheet.name not in FILES_ONLY] or [Screen("")]
+        wrapped = [[line for note in sheet.notes for line in textwrap.wrap(note, LINE)] for sheet in shown]
+        first, *others = [replace(sheet, notes=lines) for sheet, lines in zip(shown, wrapped, strict=True)]
         claims = [Screen(f"{each.words}: {each.text}", notes=[f"  {each.detail}"]) for each in self.shown.claims]
         notes = [f"{self.verdict}."] if self.verdict else []
         if outlook is not None and outlook.explanation:
@@ -131,12 +133,6 @@ class Finished(Displayed):
         better = "more" if outlook.higher_is_better else "less"
         rows = [(one.label, one.difference or 0.0, one.least, one.most) for one in rivals]
         return draw_intervals(rows, f"{outlook.measure}, difference from production ({better} is better)", ax)
-
-
-def _screen(sheet: Sheet) -> Screen:
-    left = sheet.is_text.index(False) if False in sheet.is_text else len(sheet.columns)
-    rows = [[cell.text for cell in row] for row in sheet.rows]
-    return Screen(sheet.title, sheet.columns, rows, textwrap.wrap(sheet.note, LINE), left=max(left, 1))
 
 
 def run_experiment(

@@ -36,14 +36,14 @@ from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.public_logs.id_pages import is_public_log
 from unskew.diagnosis.advice import advise, facts, worth_comparing
 from unskew.diagnosis.page import diagnose
+from unskew.display import Screen
 from unskew.evaluation.criteria import CRITERIA
 from unskew.evaluation.evaluate import seen_queries
 from unskew.evaluation.production import latest_ranker, parse_production, production_of_log
 from unskew.extensions import name_of
 from unskew.methods import METHODS, Method
 from unskew.options import check_choice
-from unskew.reporting.drawing import Drawn, interval_figure, line_figure
-from unskew.reporting.sheets import Sheet
+from unskew.reporting.drawing import Drawn, interval_figure, position_figure
 from unskew.reporting.terminal import Follow, experiment_progress, followed
 from unskew.training.recipe import Recipe, find_method
 
@@ -235,7 +235,7 @@ def _present(
     """The comparison with production, then tables by judgements, or by the criteria of held-out clicks."""
     found = outlook(experiment, results, criterion)
     table = Table(results.results)
-    sheets: list[Sheet | None] = [standing_sheet(found, experiment.seeds or 1) if found else None]
+    sheets: list[Screen | None] = [standing_sheet(found, experiment.seeds or 1) if found else None]
     if experiment.task == "choose":
         sheets += [*criteria_sheets(results), click_prediction_sheet(results)]
     else:
@@ -268,9 +268,8 @@ def level_figures(results: Results) -> list[Drawn]:
         if not curves or label in done:
             continue
         done.add(label)
-        lines = {level: ([float(k + 1) for k in range(len(curve))], curve) for level, curve in curves.items()}
-        figure = line_figure(lines, x_label="position", y_label="examination, relative to the top")
-        drawn.append(Drawn(f"examination-{label}", f"Examination by level, learned by {label}", figure))
+        title = f"Examination by level, learned by {label}"
+        drawn.append(Drawn(f"examination-{label}", title, position_figure(curves)))
     return drawn
 
 

@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 
 from unskew.comparison.run import Result, Results
 from unskew.comparison.settings import Experiment
+from unskew.display import Best, Screen
 from unskew.evaluation.differences import corrected, paired
 from unskew.papers.few_labels import CHOSEN, TUNED, UNLABELLED, USES
 from unskew.reporting.drawing import line_figure
-from unskew.reporting.sheets import NOTHING, Field, Sheet, p_value, signed
+from unskew.reporting.sheets import NOTHING, interval_text, p_value, signed
 
 RANGE = (5, 95)  # percent of the draws
 OURS = (CHOSEN, TUNED)
@@ -27,10 +28,10 @@ OURS = (CHOSEN, TUNED)
 Draws = Mapping[tuple[str, str], list[list[float]]]  # use, number of judged queries -> seeds -> draws
 
 
-def label_sheets(experiment: Experiment, results: Results, data: str) -> list[Sheet | None]:
+def label_sheets(experiment: Experiment, results: Results, data: str) -> list[Screen | None]:
     """For each setting, the result of every use, and whether low rank makes the best use of the labels."""
-    sheets: list[Sheet | None] = []
-    tests: list[tuple[Field, ...]] = []
+    sheets: list[Screen | None] = []
+    tests: list[tuple[str, ...]] = []
     for setting, found in _by_setting(results.results).items():
         sheets.append(_use_sheet(experiment, setting, found, data))
         tests += _tests(setting, found)
@@ -39,7 +40,7 @@ def label_sheets(experiment: Experiment, results: Results, data: str) -> list[Sh
         "The best use without low rank, by its mean over all seeds and draws; differences, on the draws that both "
         "have, and paired t-tests over seeds."
     )
-    return [*sheets, Sheet("tests", f"Against the best other use, {experiment.metric}", columns, tuple(tests), note)]
+    return [*sheets, Screen(f"Against the best other use, {experiment.metric}", columns, tests, [note], name="tests")]
 
 
 def label_lines(experiment: Experiment, results: Results, options: dict[str, Any]) -> Figure | None:
@@ -67,28 +68,26 @@ def _by_setting(results: Sequence[Result]) -> dict[str, list[Result]]:
     return found
 
 
-def _use_sheet(experiment: Experiment, setting: str, found: Sequence[Result], data: str) -> Sheet:
+def _use_sheet(experiment: Experiment, setting: str, found: Sequence[Result], data: str) -> Screen:
     numbers, draws = _numbers(found), _draws(found)
     best = {n: max(USES, key=lambda use, n=n: _mean(draws[use, n])) for n in numbers}  # type: ignore[misc]
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for use in USES:
         cells = []
         for n in numbers:
             mean, (low, high) = _mean(draws[use, n]), _range(draws[use, n])
-            cells.append(Field(f"{mean:.4f} ({low:.3f}–{high:.3f})", mean, best=use == best[n]))
-        rows.append((Field(use), *cells))
-    for name in UNLABELLED:
-        mean = _mean_level(found, name)
-        rows.append((Field(name), *(Field(f"{mean:.4f}", mean) for _ in numbers)))
+            cells.append((Best if use == best[n] else str)(f"{mean:.4f} ({low:.3f}–{high:.3f})"))
+        rows.append((use, *cells))
+    rows += [(name, *[f"{_mean_level(found, name):.4f}"] * len(numbers)) for name in UNLABELLED]
     note = (
         f"{experiment.metric} on test queries: mean over {len(found)} seeds and their draws of judged queries, in "
         "brackets the range of nine in ten draws. Bold: the best use."
     )
     columns = ("use of the labels", *(f"{n} judged queries" for n in numbers))
-    return Sheet(f"uses-{_slug(setting)}", f"{setting}, on {data}", columns, tuple(rows), note)
+    return Screen(f"{setting}, on {data}", columns, rows, [note], name=f"uses-{_slug(setting)}")
 
 
-def _tests(setting: str, found: Sequence[Result]) -> list[tuple[Field, ...]]:
+def _tests(setting: str, found: Sequence[Result]) -> list[tuple[str, ...]]:
     numbers, draws = _numbers(found), _draws(found)
     others = [use for use in USES if use not in OURS]
     rows = []
@@ -98,16 +97,10 @@ def _tests(setting: str, found: Sequence[Result]) -> list[tuple[Field, ...]]:
         ours, theirs = map(_by_seed, zip(*(_on_same(own, other) for own, other in both), strict=True))
         rows.append((n, use, rival, paired(ours, theirs)))
     p_values = corrected({str(number): pairs.p() for number, (*_, pairs) in enumerate(rows)})
+    intervals = [interval_text(*pairs.interval()) if len(found) > 1 else NOTHING for *_, pairs in rows]
     return [
-        (
-            Field(f"{setting}, {n}"),
-            Field(use),
-            Field(rival),
-            Field(signed(pairs.mean), pairs.mean),
-            Field("{} to {}".format(*map(signed, pairs.interval())) if len(found) > 1 else NOTHING),
-            p_value(p_values.get(str(number))),
-        )
-        for number, (n, use, rival, pairs) in enumerate(rows)
+        (f"{setting}, {n}", use, rival, signed(pairs.mean), interval, p_value(p_values.get(str(number))))
+        for number, ((n, use, rival, pairs), interval) in enumerate(zip(rows, intervals, strict=True))
     ]
 
 

@@ -18,6 +18,7 @@ from unskew.comparison.tables import data_set_sheet
 from unskew.data.files import write_text
 from unskew.data.inputs import Place
 from unskew.data.judged.catalogue import own_name
+from unskew.display import Screen
 from unskew.papers.claims import judge
 from unskew.papers.experiment_files import experiment_source, load_experiment, shipped
 from unskew.papers.figures import draw
@@ -25,7 +26,6 @@ from unskew.papers.real_clicks import is_real, on_real_clicks, real_clicks
 from unskew.papers.settings import PaperExperiment
 from unskew.papers.sheets import CHOSEN_BY, SHEETS
 from unskew.papers.tasks import PAPER_TASKS
-from unskew.reporting.sheets import Sheet
 from unskew.reporting.terminal import Follow, experiment_progress, followed
 from unskew.training.watching import Watch
 
@@ -168,7 +168,7 @@ def _present(experiment: Experiment, results: Results, data: str) -> Presentatio
     parts = {name: results.of(name) for name in results.data_sets} or {data: results}
     tables = {name: Table(part.results) for name, part in parts.items()}
     several = len(parts) > 1
-    sheets: list[Sheet | None] = []
+    sheets: list[Screen | None] = []
     figures = []
     if several and experiment.task == "train":
         sheets.append(data_set_sheet(experiment, tables))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -13,10 +12,11 @@ from unskew.comparison.statistics import Table
 from unskew.comparison.tables import Beside, chosen_sheet, difference_sheet, result_sheets
 from unskew.data.judged.catalogue import load
 from unskew.data.judged.judged_set import JudgedSet
+from unskew.display import Screen
 from unskew.papers.label_sheets import label_sheets
 from unskew.papers.selection import selection_sheets
 from unskew.papers.settings import PaperExperiment
-from unskew.reporting.sheets import NOTHING, Field, Sheet
+from unskew.reporting.sheets import NOTHING, shown_number
 
 # How states and hyper-parameters are chosen in tasks without validation queries.
 CHOSEN_BY = {
@@ -42,7 +42,7 @@ def expected_beside(experiment: PaperExperiment, data: str) -> Beside:
     return beside
 
 
-def _training_sheets(experiment: PaperExperiment, results: Results, data: str) -> list[Sheet | None]:
+def _training_sheets(experiment: PaperExperiment, results: Results, data: str) -> list[Screen | None]:
     table = Table(results.results)
     return [
         *result_sheets(experiment, table, data, expected_beside(experiment, data)),
@@ -51,11 +51,7 @@ def _training_sheets(experiment: PaperExperiment, results: Results, data: str) -
     ]
 
 
-def _selection_sheets(experiment: PaperExperiment, results: Results, data: str) -> list[Sheet | None]:
-    return [*selection_sheets(experiment, results, data)]
-
-
-def _time_sheets(experiment: PaperExperiment, results: Results, data: str) -> list[Sheet | None]:
+def _time_sheets(experiment: PaperExperiment, results: Results, data: str) -> list[Screen | None]:
     """Scoring times relative to an ordinary ranker."""
     rows = []
     for (_, label), repetitions in Table(results.results).results.items():
@@ -64,42 +60,25 @@ def _time_sheets(experiment: PaperExperiment, results: Results, data: str) -> li
             float(np.median([about[key] for about in abouts])) for key in ("time", "scalar_time", "ratio")
         )
         paper = next((entry.values[label] for entry in experiment.expected if label in entry.values), None)
-        rows.append(
-            (
-                Field(label),
-                Field(f"{own * 1000:.2f} ms", own),
-                Field(f"{scalar * 1000:.2f} ms", scalar),
-                Field(f"{ratio:.3f}", ratio),
-                Field(f"{paper[2]:g}" if paper else NOTHING, paper[2] if paper else None),
-            )
-        )
+        times = (f"{own * 1000:.2f} ms", f"{scalar * 1000:.2f} ms", f"{ratio:.3f}")
+        rows.append((label, *times, f"{paper[2]:g}" if paper else NOTHING))
     columns = ("ranker", "its time", "scalar ranker", "ratio", "ratio in the paper")
     note = "Medians of repeats in turns, on processors; the paper measured 0.136 s and 0.112 s on a Tesla K80."
-    return [Sheet("results", f"{experiment.title}, on {data}", columns, tuple(rows), note)]
+    return [Screen(f"{experiment.title}, on {data}", columns, rows, [note], name="results")]
 
 
-def _matrix_sheets(experiment: PaperExperiment, results: Results, data: str) -> list[Sheet | None]:
+def _matrix_sheets(experiment: PaperExperiment, results: Results, data: str) -> list[Screen | None]:
     """Singular values of the matrix of click rates."""
-    rows = []
-    for result in results.results[:1]:
-        values = result.outcome.about["singular_values"]
-        paper = next((entry.values.get("singular values") for entry in experiment.expected), None) or []
-        for number, value in enumerate(values):
-            known = paper[number] if number < len(paper) else None
-            rows.append(
-                (
-                    Field(str(number + 1), number + 1),
-                    Field(f"{value:.3f}", value),
-                    Field(f"{known:g}" if known else NOTHING, known),
-                )
-            )
+    values = [value for result in results.results[:1] for value in result.outcome.about["singular_values"]]
+    paper = next((entry.values.get("singular values") for entry in experiment.expected), None) or []
+    known = [shown_number(value, "g") for value in paper[: len(values)]] + [NOTHING] * (len(values) - len(paper))
+    rows = [(str(n), f"{value:.3f}", own) for n, (value, own) in enumerate(zip(values, known, strict=True), start=1)]
+    columns = ("singular value", "of the log", "paper")
     note = "A matrix that factors into examination and relevance has one singular value above 0."
-    return [
-        Sheet("results", f"{experiment.title}, on {data}", ("singular value", "of the log", "paper"), tuple(rows), note)
-    ]
+    return [Screen(f"{experiment.title}, on {data}", columns, rows, [note], name="results")]
 
 
-def _data_sheets(experiment: PaperExperiment, results: Results, data: str) -> list[Sheet | None]:  # noqa: ARG001
+def _data_sheets(experiment: PaperExperiment, results: Results, data: str) -> list[Screen | None]:  # noqa: ARG001
     """Statistics of a data set, next to those that the papers report."""
     columns = ("data set", "queries", "documents", "features", "relevance levels", "documents per query")
     rows = []
@@ -112,26 +91,24 @@ def _data_sheets(experiment: PaperExperiment, results: Results, data: str) -> li
         rows.append(_data_row(name, n_queries, n_documents, *parts.values()))
     for entry in experiment.expected:
         for label, values in entry.values.items():
-            mean = values[1] / values[0]
-            shown = [Field(f"{int(value):,}", value) for value in values[:4]]
-            rows.append((Field(f"{label} ({entry.data})"), *shown, Field(f"{mean:.2f}", mean)))
-    return [Sheet("results", experiment.title, columns, tuple(rows))]
+            shown = [f"{int(value):,}" for value in values[:4]]
+            rows.append((f"{label} ({entry.data})", *shown, f"{values[1] / values[0]:.2f}"))
+    return [Screen(experiment.title, columns, rows, name="results")]
 
 
-def _data_row(name: str, n_queries: int, n_documents: int, *parts: JudgedSet) -> tuple[Field, ...]:
+def _data_row(name: str, n_queries: int, n_documents: int, *parts: JudgedSet) -> tuple[str, ...]:
     levels = len(np.unique(np.concatenate([part.grades for part in parts])))
-    numbers: list[Any] = [n_queries, n_documents, parts[0].n_features, levels]
-    mean = n_documents / n_queries
-    return (Field(name), *(Field(f"{value:,}", value) for value in numbers), Field(f"{mean:.2f}", mean))
+    numbers = (n_queries, n_documents, parts[0].n_features, levels)
+    return (name, *(f"{value:,}" for value in numbers), f"{n_documents / n_queries:.2f}")
 
 
 # What the tables of a task show.
-SHEETS: dict[str, Callable[[PaperExperiment, Results, str], list[Sheet | None]]] = {
+SHEETS: dict[str, Callable[[PaperExperiment, Results, str], Sequence[Screen | None]]] = {
     "train": _training_sheets,
     "embeddings": _training_sheets,
     "inference_time": _time_sheets,
     "click_matrix": _matrix_sheets,
     "data_statistics": _data_sheets,
-    "selection": _selection_sheets,
+    "selection": selection_sheets,
     "few_labels": label_sheets,
 }

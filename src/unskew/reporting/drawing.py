@@ -9,7 +9,7 @@ import io
 import re
 import textwrap
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -116,6 +116,21 @@ def line_figure(
         axes.set_ylabel(y_label)
         _legend(figure, axes)
         return figure
+
+
+def position_figure(
+    curves: Mapping[str, Iterable[float]],
+    y_label: str = "examination, relative to the top",
+    *,
+    reference: Mapping[str, Iterable[float]] | None = None,
+    bands: Mapping[str, Line] | None = None,
+) -> Figure:
+    """Curves by position, which counts from 1."""
+    lines, references = (
+        {name: (range(1, 1 + len(values)), values) for name, each in (some or {}).items() for values in [[*each]]}
+        for some in (curves, reference)
+    )
+    return line_figure(lines, x_label="position", y_label=y_label, reference=references, bands=bands)
 
 
 def interval_figure(rows: Sequence[tuple[str, float, float | None, float | None]], x_label: str) -> Figure:

@@ -41,7 +41,7 @@ BAD_INPUT = 2  # exit code: the input or the options are wrong; nothing was writ
 def show_screen(screen: Screen) -> None:
     """A result as it shows itself, all rows included."""
     if screen.columns:
-        show_table(screen.title, screen.columns, screen.rows, left=screen.left)
+        show_table(screen.title, screen.columns, screen.rows, left=screen.n_left)
     else:
         console.print(screen.title, markup=False, highlight=False, soft_wrap=True)
     for part in screen.more:
