@@ -12,8 +12,7 @@ import typer
 import unskew
 from unskew.command_line.repeating import command_line
 from unskew.commands.app import Given, call, grading, print_result, shows_progress
-from unskew.comparison.auto_page import write_auto
-from unskew.comparison.automatic import NOT_BETTER, SAFE
+from unskew.comparison.automatic import NOT_BETTER, SAFE, write_auto
 from unskew.comparison.learning import AUTO, DEFAULT_METHOD
 from unskew.data.clicks.log_checks import refuse_positions
 from unskew.data.clicks.windows import window

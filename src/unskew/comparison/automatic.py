@@ -30,9 +30,9 @@ from unskew.comparison.choice import (
     choose,
 )
 from unskew.comparison.held_out import Case, contender_of, make_case
-from unskew.comparison.safety import Stakes, stakes
-from unskew.comparison.surer import surer_lines
+from unskew.comparison.safety import Stakes, stakes, surer_lines
 from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.lineage import lineage_line
 from unskew.data.clicks.storage import LogFolder
 from unskew.data.clicks.within_memory import MEMORY
 from unskew.data.inputs import LogOrPlace, Place, as_part
@@ -45,7 +45,8 @@ from unskew.evaluation.criteria import CRITERIA, Contender, Evidence, click_like
 from unskew.evaluation.held_out import HeldOut, Vector
 from unskew.evaluation.production import LatestRanker, latest_ranker, production_of_log
 from unskew.methods import METHODS, hyper_parameters
-from unskew.reporting.sheets import signed
+from unskew.reporting.drawing import Drawn, interval_figure, position_figure
+from unskew.reporting.sheets import Section, signed, write_report
 from unskew.reporting.terminal import Follow, counting_progress, followed
 from unskew.serving.saved_ranker import as_model
 from unskew.training.ending import FEWEST_QUERIES, held_out_share
@@ -370,3 +371,32 @@ def _certified(
 def _numbers(criterion: str, own: Standing) -> str:
     difference, least, most = (signed(value or 0.0) for value in (own.difference, own.least, own.most))
     return f"{difference} {CRITERIA[criterion].title} ({least} to {most})"
+
+
+def write_auto(chosen: Chosen, place: Path, log: str, command: str) -> Path:
+    """Write the page."""
+    found, model = chosen.verdict, chosen.model
+    figures = []
+    rivals = [one for one in found.standings if one.difference is not None]
+    if rivals:
+        rows = [
+            (CRITERIA[name].title, one.difference or 0.0, one.least, one.most)
+            for name, one in zip(found.criteria, rivals, strict=True)
+        ]
+        title = f"{found.method} against production on other held-out queries, with 95% intervals over queries"
+        figures.append(Drawn("production", title, interval_figure(rows, "difference from production")))
+    curve = model.examination()
+    if curve is not None:
+        title = f"Examination by position, as learned by {model.recipe.method}"
+        figures.append(Drawn("examination", title, position_figure({"all": curve, **model.examinations()})))
+    reasons = [f"{found.reason}.", found.against_production, *(found.stakes.lines if found.stakes else [])]
+    sections = [
+        Section(f"Choice: {found.method}", reasons, figures=figures),
+        *([Section("How to be more certain", found.surer)] if found.surer else []),
+        Section("What the log can tell", found.log),
+        Section("Models considered", sheets=[*([found.climb] if found.steps else []), found.considered]),
+        Section("Run it again", command=command),
+    ]
+    part = f" {found.part}." if found.part else ""
+    lead = f"Log: {log}. {lineage_line(model.lineage)}.{part}"
+    return write_report(place, "A ranker chosen without labels", sections, lead)

@@ -10,20 +10,24 @@ OUT/provenance.json      the experiment with all its settings, grid sizes, versi
 from __future__ import annotations
 
 import json
+import os
+import platform
 import tempfile
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import torch
 
 from unskew.comparison.against_production import PRODUCTION, Outlook
-from unskew.comparison.plan import Group
-from unskew.comparison.provenance import grid_points, write_provenance
+from unskew.comparison.code_digest import code_digest
+from unskew.comparison.plan import Group, plain_part
 from unskew.comparison.run import Fresh, Progress, Result, Results, run_plan
 from unskew.comparison.settings import Entry, Experiment
 from unskew.comparison.tasks import Task, versions
@@ -320,3 +324,51 @@ def writable(folder: Path) -> Path:
     except OSError as error:
         raise OSError(f"{folder} cannot be written ({error}): choose another path with --out") from error
     return folder
+
+
+def write_provenance(experiment: Experiment, data: str, groups: Sequence[Group], results: Results, out: Path) -> None:
+    """Write `provenance.json` to the folder of the results."""
+    about = {
+        "data": data,
+        "experiment": asdict(experiment),
+        "grid_points": grid_points(groups),
+        "repetitions": [
+            {"data": data, "seed": seed}
+            for data, seed in dict.fromkeys((r.run.repetition.data, r.run.repetition.seed) for r in results.results)
+        ],
+        "runs": len({result.run.key for result in (*results.results, *results.tried)}),
+        "failed": len(results.failed),
+        "code": code_digest(),
+        "rows_of_other_code": results.other_code,
+        "versions": versions(),
+        "hardware": hardware(),
+    }
+    write_text(out / "provenance.json", json.dumps(about, indent=2, ensure_ascii=False, default=plain_part) + "\n")
+
+
+def grid_points(groups: Sequence[Group]) -> dict[str, int]:
+    """The number of grid points per method, the largest over settings."""
+    found: Counter[str] = Counter()
+    for group in groups:
+        found[group.label] = max(found[group.label], len(group.candidates))
+    return dict(found)
+
+
+def hardware() -> dict[str, Any]:
+    """The machine that wrote the report; rows from other machines name their own."""
+    return {
+        "machine": platform.machine(),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "system": platform.platform(),
+        "accelerators": [torch.cuda.get_device_name(n) for n in range(torch.cuda.device_count())],
+    }
+
+
+def _processor() -> str:
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return platform.processor()
+    names = [line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name")]
+    return names[0] if names else platform.processor()

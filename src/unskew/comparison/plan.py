@@ -73,7 +73,7 @@ class Run:
     @cached_property
     def record(self) -> OptionTable:
         """The definition as plain data; user-defined classes by name, with their version or a source digest."""
-        return json.loads(json.dumps(self.definition, sort_keys=True, default=_plain))
+        return json.loads(json.dumps(self.definition, sort_keys=True, default=plain_part))
 
     @cached_property
     def key(self) -> str:
@@ -362,7 +362,8 @@ def as_json(value: Any) -> str:
     )
 
 
-def _plain(part: Any) -> Any:
+def plain_part(part: Any) -> Any:
+    """What JSON holds of a part: a user-defined class by name, with its version or a source digest."""
     return described(part) if is_outside(part) else repr(part)
 
 

@@ -14,8 +14,8 @@ from unskew.comparison.run import Result, Results
 from unskew.comparison.settings import Experiment
 from unskew.comparison.statistics import Cell, Table, summarize
 from unskew.evaluation.differences import mean_interval
-from unskew.papers.label_sheets import label_lines
 from unskew.papers.settings import FigureSetting
+from unskew.papers.sheets import label_lines
 from unskew.reporting.drawing import (
     COLOURS,
     MARKERS,
