@@ -21,7 +21,7 @@ from unskew.data.judged.metrics import metric
 from unskew.display import Screen
 from unskew.evaluation.criteria import CRITERIA, DEFAULT_CRITERION, leading_criterion
 from unskew.evaluation.differences import mean_interval, paired
-from unskew.reporting.sheets import NOTHING, interval_text, signed
+from unskew.reporting.sheets import NOTHING, directed, interval_text, signed
 
 PRODUCTION = "production"
 ALPHA = 0.05
@@ -54,10 +54,8 @@ class Standing:
     def verdict(self) -> str:
         if self.difference is None:
             return NOTHING
-        return "better" if self.beats else NO_DIFFERENCE if self._spans_zero() else "worse"
-
-    def _spans_zero(self) -> bool:
-        return self.least is not None and self.most is not None and self.least <= 0 <= self.most
+        spans_zero = self.least is not None and self.most is not None and self.least <= 0 <= self.most
+        return "better" if self.beats else NO_DIFFERENCE if spans_zero else "worse"
 
 
 @dataclass(frozen=True)
@@ -152,7 +150,7 @@ def standings(values: Mapping[str, NDArray[np.float64]], higher_is_better: bool 
 
 def standing_sheet(found: Outlook, n_seeds: int) -> Screen:
     """Methods against production, as a table."""
-    columns = ("", f"{found.measure} {'↑' if found.higher_is_better else '↓'}", "95% interval")
+    columns = ("", directed(found.measure, found.higher_is_better), "95% interval")
     against = ("difference from production", "interval of the difference", "verdict")
     rows = [
         (
@@ -180,7 +178,8 @@ def criteria_sheets(results: Results) -> list[Screen]:
         return []
     measured = [name for name in CRITERIA if any(name in _values(table, label) for label in table.labels())]
     labels = sorted(table.labels(), key=lambda label: label != PRODUCTION)
-    rows = [(_directed(name), *(_cell(table, label, name) for label in labels)) for name in measured]
+    titles = {name: directed(CRITERIA[name].title, CRITERIA[name].higher_is_better) for name in measured}
+    rows = [(titles[name], *(_cell(table, label, name) for label in labels)) for name in measured]
     unmeasured = {name: _reasons(table, labels[0]).get(name, "") for name in CRITERIA if name not in measured}
     note = "Estimate ± half of its 95% interval over held-out queries, averaged over trainings."
     if unmeasured:
@@ -244,7 +243,3 @@ def _cell(table: Table, label: str, name: str) -> str:
         return _reasons(table, label).get(name, NOTHING)
     mean, low, high = mean_interval(np.mean([result.outcome.per_query[name] for result in results], axis=0))
     return f"{mean:.4f} ± {(high - low) / 2:.4f}"
-
-
-def _directed(name: str) -> str:
-    return f"{CRITERIA[name].title} {'↑' if CRITERIA[name].higher_is_better else '↓'}"

@@ -45,6 +45,8 @@ from unskew.evaluation.criteria import CRITERIA, Contender, Evidence, click_like
 from unskew.evaluation.held_out import HeldOut, Vector
 from unskew.evaluation.production import LatestRanker, latest_ranker, production_of_log
 from unskew.methods import METHODS, hyper_parameters
+from unskew.reporting.answers import attempt
+from unskew.reporting.answers import known as known_result
 from unskew.reporting.drawing import Drawn, interval_figure, position_figure
 from unskew.reporting.sheets import Section, signed, write_report
 from unskew.reporting.terminal import Follow, counting_progress, followed
@@ -305,7 +307,8 @@ def _verdict(log: ClickLog, runs: _Runs, which: str | None) -> AutoVerdict:
         criteria=bool(found.criteria),
         varied=known.connected,
     )
-    shown = _production_of(held_out.log, latest)
+    which = latest if isinstance(latest, str) else latest.which
+    shown = attempt(lambda: production_of_log(held_out.log, which).scores)  # it may not have been shown there
     return AutoVerdict(
         method=found.choice.label,
         reason=found.choice.reason,
@@ -313,7 +316,7 @@ def _verdict(log: ClickLog, runs: _Runs, which: str | None) -> AutoVerdict:
         against_production=line,
         log=told.lines[:1],
         steps=choice.steps,
-        stakes=stakes(own.scores, tried[PLAIN].scores, shown, held_out),
+        stakes=stakes(own.scores, tried[PLAIN].scores, known_result(shown), held_out),
         tried=tuple(entry for entry in told.methods if entry.method in tried),
         standings=tuple(entry for name in found.criteria for entry in (found.by_criterion or {})[name]),
         criteria=found.criteria,
@@ -327,14 +330,6 @@ def family_of(methods: list[str], known: Facts) -> list[str]:
     if BY_LOOKS in methods and known.looks and not known.faulty_looks:
         return [PLAIN, BY_LOOKS]
     return [member.method for member in FAMILY if member.method in methods]
-
-
-def _production_of(log: ClickLog, latest: str | LatestRanker) -> Vector | None:
-    """Scores of production for the documents of a log; None if it was not shown there."""
-    try:
-        return production_of_log(log, latest if isinstance(latest, str) else latest.which).scores
-    except ValueError:
-        return None
 
 
 def untried(method: str, why: str, log: tuple[str, ...] = ()) -> AutoVerdict:

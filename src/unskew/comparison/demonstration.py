@@ -36,6 +36,7 @@ BIAS = (
     "Clicks per impression fall faster than examination, because the best documents are shown at the top. "
     "Clicks divided by examination show relevance."
 )
+TITLE = "Examination by position: raw clicks, the truth, and what was learned"
 Rows = list[list[str]]
 
 
@@ -99,6 +100,8 @@ def demo(data: str = "world:small", out: str | Path = "report.html", *, seed: in
         "clicks end their training. Judged queries only measure the result. This is one world: the page of results has "
         "many, with intervals."
     )
+    truth = {"true": curves["true"]} if "true" in curves else {}
+    figure = position_figure({name: curve for name, curve in curves.items() if name != "true"}, reference=truth)
     sections = [
         Section(
             "Which ranker is best?",
@@ -108,7 +111,7 @@ def demo(data: str = "world:small", out: str | Path = "report.html", *, seed: in
         Section(
             "The bias",
             [BIAS],
-            figures=[_figure(curves)],
+            figures=[Drawn("bias", TITLE, figure)],
             sheets=[Screen("Examination, relative to the top", ("position", *curves), bias, name="bias")],
         ),
         Section("Run it again", command=command_line("demo", {"data": data, "seed": seed})),
@@ -174,9 +177,3 @@ def _summary(results: Mapping[str, Evaluation]) -> str:
     best = max(means, key=lambda name: means[name])
     others = ", ".join(f"{name} {mean:.4f}" for name, mean in means.items() if name != best)
     return f"{best} ranks best: nDCG@10 of {means[best]:.4f} on test queries with labels ({others})."
-
-
-def _figure(curves: Mapping[str, NDArray[np.float64]]) -> Drawn:
-    truth = {name: curve for name, curve in curves.items() if name == "true"}
-    figure = position_figure({name: curve for name, curve in curves.items() if name != "true"}, reference=truth)
-    return Drawn("bias", "Examination by position: raw clicks, the truth, and what was learned", figure)

@@ -29,7 +29,7 @@ from unskew.comparison.against_production import PRODUCTION, Outlook
 from unskew.comparison.code_digest import code_digest
 from unskew.comparison.plan import Group, plain_part
 from unskew.comparison.run import Fresh, Progress, Result, Results, run_plan
-from unskew.comparison.settings import Entry, Experiment
+from unskew.comparison.settings import Experiment
 from unskew.comparison.tasks import Task, versions
 from unskew.data.files import new_file, write_text
 from unskew.display import Displayed, Screen, draw_intervals
@@ -221,7 +221,9 @@ def _sections(
     if len(set(points.values())) > 1:  # a larger grid has more chances to win, so report the sizes
         facts["grid points per method"] = ", ".join(f"{label} {number}" for label, number in points.items())
     sections.append(Section("The setting", experiment.notes, facts=facts))
-    sections.append(Section("Run it again", _provenance(results), facts=versions(), command=command))
+    old = f"{results.other_code} of the rows come from an earlier version of the code; --fresh all runs them again."
+    again = [old] if results.other_code else []
+    sections.append(Section("Run it again", again, facts=versions(), command=command))
     return sections
 
 
@@ -231,6 +233,7 @@ def _facts(experiment: Experiment, data: str, results: Results, chosen_by: str) 
     trained = [each for each in (*results.results, *results.tried) if "recipe" in each.run.definition]
     runs = {result.run.key: result.outcome for result in trained}  # a chosen run is in both lists
     seconds = [outcome.about["seconds"] for outcome in runs.values()]
+    names = [one.label if one.label == one.method else f"{one.label} ({one.method})" for one in experiment.methods]
     facts = {"data": data}
     simulated = not any("log" in result.run.definition for result in results.results)
     if experiment.methods and simulated:
@@ -243,17 +246,12 @@ def _facts(experiment: Experiment, data: str, results: Results, chosen_by: str) 
     if experiment.methods:
         facts |= {
             "training": options_text(experiment.training),
-            "methods": ", ".join(map(_name, experiment.methods)),
+            "methods": ", ".join(names),
             "chosen by": chosen_by or f"{experiment.metric} on validation queries, first repetition",
             "seeds": ", ".join(map(str, seeds)),
             "time per training": f"{np.median(seconds):.1f} s (median of {len(seconds)})" if seconds else NOTHING,
         }
     return {name: value for name, value in facts.items() if value}
-
-
-def _name(entry: Entry) -> str:
-    """The label of a method, and its name if it is different."""
-    return entry.label if entry.label == entry.method else f"{entry.label} ({entry.method})"
 
 
 def _settings_text(experiment: Experiment) -> str:
@@ -264,12 +262,6 @@ def _settings_text(experiment: Experiment) -> str:
             changes |= part if isinstance(part, dict) else {}
         parts.append(f"{entry.name}: {options_text(entry.options | changes)}")
     return "; ".join(parts)
-
-
-def _provenance(results: Results) -> list[str]:
-    if not results.other_code:
-        return []
-    return [f"{results.other_code} of the rows come from an earlier version of the code; --fresh all runs them again."]
 
 
 def _write_results(results: Results, out: Path) -> None:

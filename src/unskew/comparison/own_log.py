@@ -112,7 +112,7 @@ def compare(
     path, part = _folder(log, Path(out), memory)
     validate, test, judged = (None if place is None else str(place) for place in (validate, test, judged))
     if methods is None:
-        known = default_methods(path)
+        known = worth_comparing(advise(facts(diagnose(read_log(path), quick=True, progress=False))))
         methods = [*known, *lightgbm_rows(known)]
     others = [str(name) for name in methods if name in LIGHTGBM]
     methods = [name for name in methods if name not in LIGHTGBM]
@@ -132,7 +132,9 @@ def compare(
     own: OptionTable = {"log": log_place(path), "judged": judged}
     seen: dict[str, bool] = {}
     if validate is not None and test is not None:
-        seen = _seen(path, load_split(test, "test"))
+        tested = load_split(test, "test")
+        known_queries = seen_queries(tested, read_log(path)).tolist()
+        seen = dict(zip(map(str, tested.query_ids.tolist()), known_queries, strict=True))
         own |= {"valid": validate, "test": test, "max_grade": _checked_grade(validate, test)}
     else:
         own["held_out"] = {"share": held_out, "choosing": bool(grids)}
@@ -216,17 +218,6 @@ def _which(path: Path, said: str | None) -> OptionTable:
         return {"which": said}
     found = latest_ranker(log)
     return {} if found.which is None else {"which": found.which, "found": found.line}
-
-
-def default_methods(log: str | Path) -> list[str]:
-    """The default methods: those that a quick diagnosis of the log recommends."""
-    return worth_comparing(advise(facts(diagnose(read_log(log), quick=True, progress=False))))
-
-
-def _seen(path: Path, tested: JudgedSet) -> dict[str, bool]:
-    """Whether each test query also occurs in the log, by id."""
-    seen = seen_queries(tested, read_log(path))
-    return dict(zip(map(str, tested.query_ids.tolist()), seen.tolist(), strict=True))
 
 
 def _present(

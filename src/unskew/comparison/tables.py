@@ -16,18 +16,13 @@ from unskew.comparison.settings import Experiment, OptionTable
 from unskew.comparison.statistics import Cell, Table, pick_baseline, summarize
 from unskew.data.judged.metrics import metric
 from unskew.display import Best, Screen
-from unskew.reporting.sheets import NOTHING, interval_text, options_text, p_value, shown_number, signed
+from unskew.reporting.sheets import NOTHING, directed, interval_text, options_text, p_value, shown_number, signed
 from unskew.training.recipe import find_method
 
 Beside = Callable[[str], Mapping[str, Mapping[str, float]]]  # setting -> column -> label -> number
 
 
-def nothing_beside(setting: str) -> Mapping[str, Mapping[str, float]]:  # noqa: ARG001
-    """No further columns."""
-    return {}
-
-
-def result_sheets(experiment: Experiment, table: Table, data: str, beside: Beside = nothing_beside) -> list[Screen]:
+def result_sheets(experiment: Experiment, table: Table, data: str, beside: Beside = lambda _: {}) -> list[Screen]:
     """Results: one table per setting, or one table of the main metric if settings lie on an axis."""
     if len(experiment.settings) > 3:
         return [_by_setting(experiment, table, data)]
@@ -132,7 +127,7 @@ def _by_metric(
     for number, cell in enumerate(cells[experiment.metric]):
         own = [_shown(cells[name][number], best[name]) for name in experiment.metrics]
         rows.append((cell.label, *own, *(shown_number(values.get(cell.label), "g") for values in beside.values())))
-    columns = ("method", *map(_with_direction, experiment.metrics), *beside)
+    columns = ("method", *(directed(name, metric(name).higher_is_better) for name in experiment.metrics), *beside)
     title = f"{experiment.title}{f', {setting}' if setting else ''}, on {data}"
     alone = Table(result for label in table.labels(setting) for result in table.of(setting, label))
     return Screen(title, columns, rows, [_note(alone, setting, baseline)], name=_file_name("results", setting))
@@ -216,10 +211,6 @@ def _best(cells: Sequence[Cell], experiment: Experiment) -> str | None:
         return None
     sign = 1 if metric(racing[0].metric).higher_is_better else -1
     return max(racing, key=lambda cell: sign * cell.mean).label
-
-
-def _with_direction(name: str) -> str:
-    return f"{name} {'↑' if metric(name).higher_is_better else '↓'}"
 
 
 def _file_name(stem: str, setting: str) -> str:

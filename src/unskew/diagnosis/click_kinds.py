@@ -67,7 +67,9 @@ def click_matrix_without_grades(
             f"documents that moved were never clicked at {spell(first.positions[seen == 0])}: swap or shuffle more "
             "sessions, or leave it out (counted=…)"
         )
-    attraction = _attraction(first, seen)
+    # Shrunk to the mean by half a click: a document without clicks need not be worthless.
+    exposed, clicks = np.asarray(first.shown @ seen), _sums(first.clicks, 1)
+    attraction = (clicks + 0.5) / (exposed + 0.5 * exposed.sum() / clicks.sum())
     weights = _sums(second.shown, 1)
     for n in range(n_kinds, 1, -1):
         kind = _equal_parts(attraction, weights, n)
@@ -144,13 +146,6 @@ def _fit_curve(showings: _Showings) -> Matrix:
         if done:
             break
     return seen
-
-
-def _attraction(showings: _Showings, seen: Matrix) -> Matrix:
-    """Attraction of each document, shrunk to the mean by half a click: one without clicks need not be worthless."""
-    exposed = np.asarray(showings.shown @ seen)
-    clicks = _sums(showings.clicks, 1)
-    return (clicks + 0.5) / (exposed + 0.5 * exposed.sum() / clicks.sum())
 
 
 def _covariance(showings: _Showings, seen: Matrix) -> Matrix:

@@ -26,6 +26,8 @@ from numpy.typing import NDArray
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.transformed import plain_numbers
 from unskew.diagnosis.click_matrix import check_counts, sums_of_cells
+from unskew.diagnosis.click_rank import NONE, Trust
+from unskew.diagnosis.leaks import feature_name
 from unskew.propensities.curve import NotIdentified
 from unskew.propensities.position_pairs import counted_impressions
 from unskew.reporting.answers import BAD, GOOD, PLAIN
@@ -39,6 +41,7 @@ EXPECTED_PULL = 0.3  # standard deviation of the pull that the ridge expects
 WIDEST_FEATURE = 3.0  # standardized features are clipped here: one outlier must not determine the direction
 FEWEST_QUERIES = 20  # in each half, for a variance between queries
 NEWTON_STEPS = 50
+N_STRONGEST = 3  # features that are named
 
 
 @dataclass(frozen=True)
@@ -62,14 +65,14 @@ class Coupling:
             return self.found and self.strength >= NOTABLE
         return None
 
-    def answer(self, *, trust: bool) -> tuple[str, str]:
-        """Whether examination depends on the document; `trust`: clicks show signs of trust bias as well."""
+    def answer(self, trust: Trust | None = None) -> tuple[str, str]:
+        """Whether examination depends on the document; `trust`: what the log shows of trust bias."""
         number = f"strength {self.strength:.2f} ({self.low:.2f} to {self.high:.2f}), held-out p = {self.p_value:.2g}"
         if not self.found:
             return f"not found; {number}", GOOD
         if not self.notable:
             return f"yes, but {self.strength:.0%} of the effect of the position, which changes little; {number}", PLAIN
-        also = " (or trust bias: the signs are the same)" if trust else ""
+        also = " (or trust bias: the signs are the same)" if trust is not None and trust.sign != NONE else ""
         return f"yes{also}; {number}; strongest features: {', '.join(self.features)}", BAD
 
 
@@ -129,6 +132,7 @@ def coupling(log: ClickLog, *, significance: float = 0.01, level: float = 0.95, 
     # they are averaged, not added as if they were independent.
     z, strength, error = (float(np.mean(values)) for values in zip(*tests, strict=True))
     p_value = 1 - NormalDist().cdf(z)
+    strongest = np.argsort(-np.abs(directions[0][0] + directions[1][0]), kind="stable")[:N_STRONGEST]
     half_width = NormalDist().inv_cdf((1 + level) / 2) * error
     return Coupling(
         found=p_value < significance,
@@ -137,7 +141,7 @@ def coupling(log: ClickLog, *, significance: float = 0.01, level: float = 0.95, 
         low=max(strength - half_width, 0.0),
         high=max(strength + half_width, 0.0),
         level=level,
-        features=_strongest(log, (directions[0][0] + directions[1][0]) / 2),
+        features=tuple(feature_name(log, column) for column in strongest.tolist()),
         n_documents=len(moved.shown),
         n_queries=len(np.unique(moved.queries)),
     )
@@ -170,19 +174,14 @@ def _moved(log: ClickLog, rng: Generator) -> _Moved:
     sessions = np.broadcast_to(log.sessions[:, None], chosen.shape)[chosen][kept]
     shape = (len(several), len(positions))
     _, queries = np.unique(log.version_queries[several], return_inverse=True)
+    features = plain_numbers(log)[several].astype(np.float64)
+    centred, spread = features - features.mean(axis=0), features.std(axis=0)
     return _Moved(
         shown=sums_of_cells(cell, sessions, shape),
         clicks=sums_of_cells(cell, log.clicks[chosen][kept], shape),
-        features=_standardized(plain_numbers(log)[several]),
+        features=np.clip(centred / np.where(spread > 0, spread, 1.0), -WIDEST_FEATURE, WIDEST_FEATURE),
         queries=queries,
     )
-
-
-def _standardized(features: NDArray[np.float32]) -> Matrix:
-    values = features.astype(np.float64)
-    spread = values.std(axis=0)
-    scaled = (values - values.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
-    return np.clip(scaled, -WIDEST_FEATURE, WIDEST_FEATURE)
 
 
 def _fit_curve(moved: _Moved) -> Matrix:
@@ -237,8 +236,3 @@ def _test(moved: _Moved, weights: Matrix, bent: Matrix) -> _Tested:
     spread = float(np.sqrt(np.average((pull - np.average(pull, weights=totals)) ** 2, weights=totals)))
     total = float(by_query.sum())
     return _Tested(total / error, total / information * spread, error / information * spread)
-
-
-def _strongest(log: ClickLog, weights: Matrix, n: int = 3) -> tuple[str, ...]:
-    order = np.argsort(-np.abs(weights), kind="stable")[:n]
-    return tuple(log.feature_names[column] if log.feature_names else f"feature {column}" for column in order.tolist())

@@ -116,8 +116,7 @@ def model_bounds(log: ClickLog, *, seed: int = 0) -> ModelBounds:
     drawn = shown_pairs(log, rng)
     chosen = rng.choice(len(drawn.upper), min(N_PAIRS, len(drawn.upper)), replace=False)
     documents = np.stack([drawn.upper[chosen], drawn.lower[chosen]], axis=1)
-    relevance = _relevance(model, log, documents)
-    points = _transformed(model, log, documents)
+    points, relevance = _points_and_relevance(model, log, documents)
 
     def observation(values: Vector) -> Vector:
         with torch.no_grad():
@@ -146,15 +145,11 @@ def _some(rows: NDArray[np.int64], most: int, rng: np.random.Generator) -> NDArr
     return rows if len(rows) <= most else np.sort(rng.choice(rows, most, replace=False))
 
 
-def _transformed(model: Model, log: ClickLog, documents: NDArray[np.int64]) -> Vector:
-    """Transformed features of documents, `[pairs, 2, features]`."""
-    features = torch.as_tensor(log.features[documents])
-    with torch.no_grad():
-        return model.transform(features, torch.ones(documents.shape, dtype=torch.bool)).numpy().astype(np.float64)
+def _points_and_relevance(model: Model, log: ClickLog, documents: NDArray[np.int64]) -> tuple[Vector, Vector]:
+    """Transformed features of documents, `[pairs, 2, features]`, and their fitted relevance, `[pairs, 2]`.
 
-
-def _relevance(model: Model, log: ClickLog, documents: NDArray[np.int64]) -> Vector:
-    """Fitted relevance of documents, scaled so that the model predicts the observed number of clicks."""
+    Relevance is scaled so that the model predicts the observed number of clicks.
+    """
     method = model.method
     assert isinstance(method, LBD)
     features = torch.as_tensor(log.features[documents])
@@ -166,4 +161,5 @@ def _relevance(model: Model, log: ClickLog, documents: NDArray[np.int64]) -> Vec
         relative = torch.exp(scores - scores.max())
         rate = log.n_clicks / float((log.sessions * log.mask.sum(axis=1)).sum())
         scale = rate / float((relative * seen).mean().clamp(min=1e-12))
-    return np.clip(scale * relative.numpy().astype(np.float64), LEAST_RELEVANCE, 1.0)
+    relevance = np.clip(scale * relative.numpy().astype(np.float64), LEAST_RELEVANCE, 1.0)
+    return values.numpy().astype(np.float64), relevance

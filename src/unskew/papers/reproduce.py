@@ -30,7 +30,6 @@ from unskew.data.clicks.storage import read_log, write_log
 from unskew.data.files import new_file, write_text
 from unskew.data.inputs import Place
 from unskew.data.judged.catalogue import own_name
-from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.public_logs.forms import CLICKS, JUDGED, is_judged_form
 from unskew.data.public_logs.result_pages import complete_pages, split_judged, split_pages
 from unskew.display import Screen
@@ -229,7 +228,10 @@ def real_clicks(data: str, folder: Path) -> OptionTable:
     parts = split_judged(JUDGED[form](Path(judged or clicks)))
     names = tuple(read_log(log).feature_names)
     for path, part in zip((valid, test), parts, strict=True):
-        _write_judged(path, part if part.feature_names else replace(part, feature_names=names))
+        if not path.is_file():
+            named = part if part.feature_names else replace(part, feature_names=names)
+            with new_file(path) as scratch:
+                pq.write_table(named.to_table(), scratch)
     return {
         "log": log_place(log),
         "judged": None,
@@ -237,9 +239,3 @@ def real_clicks(data: str, folder: Path) -> OptionTable:
         "test": str(test.resolve()),
         "max_grade": max(part.max_grade for part in parts),
     }
-
-
-def _write_judged(path: Path, judged: JudgedSet) -> None:
-    if not path.is_file():
-        with new_file(path) as scratch:
-            pq.write_table(judged.to_table(), scratch)

@@ -81,6 +81,11 @@ def p_value(value: float | None) -> str:
     return "< .001" if value is not None and value < 0.001 else shown_number(value, ".3f")
 
 
+def directed(measure: str, higher_is_better: bool) -> str:
+    """A measure with the direction of its better end."""
+    return f"{measure} {'↑' if higher_is_better else '↓'}"
+
+
 def options_text(options: Mapping[str, object]) -> str:
     """Options as a reader likes them: `penalty 0.1, cancel 0.2`."""
     texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in options.items()}
