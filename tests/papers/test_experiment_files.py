@@ -31,7 +31,7 @@ metrics = ["ndcg@10"]
         ("[[methods]]\nlabel = 'a'\nmethod = 'os:system'", r"'os:system' names code outside unskew: pass --allow-code"),
         ("[simulation.user]\nname = 'os:system'", r"'os:system' names code outside unskew"),
         ("[[settings]]\nname = 's'\n[settings.simulation.policy]\nname = 'os:system'", r"names code outside unskew"),
-        ("selection = 'worst'", r"unknown selection 'worst': choose from best, all"),
+        ("selection = 'worst'", r"selection must be one of best, all, got 'worst'"),
         ("metric = 'ndcg@5'", r"metric 'ndcg@5' is not among metrics"),
         ("baseline = ['DLA']", r"baseline: there is no 'DLA' among none"),
         (
@@ -49,7 +49,7 @@ metrics = ["ndcg@10"]
             r"unknown key 'people' of simulation: choose from policy, user",
         ),
         ("[[settings]]\nname = 's'\n[[settings]]\nname = 's'", r"settings: 's' occurs twice"),
-        ("[[claims]]\ntext = 'c'\nrelation = 'beats'", r"unknown relation 'beats': choose from better, similar"),
+        ("[[claims]]\ntext = 'c'\nrelation = 'beats'", r"relation must be one of better, similar"),
         (
             "[[expected]]\ndata = 'd'\nmetrics = ['ndcg@10']\nvalues = { a = [1, 2] }",
             r"expected values of 'a' need one number",

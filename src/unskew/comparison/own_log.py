@@ -123,8 +123,6 @@ def compare(
         parse_production(production)
     if not 0 < held_out < 1:
         raise ValueError(f"held_out is the share of the queries to compare on, between 0 and 1, got {held_out}")
-    if seeds < 1:
-        raise ValueError(f"seeds must be at least 1, got {seeds}")
     if (validate is None) != (test is None):
         raise ValueError(
             "judged data are needed both for validation and for testing: pass both validate and test, or neither"

@@ -57,8 +57,6 @@ def click_matrix_without_grades(
         seed: seed of the two halves.
         counted: impressions that count, `[lists, docs]`; default: all.
     """
-    if n_kinds < 2:
-        raise ValueError(f"n_kinds must be at least 2, got {n_kinds}: a matrix of one kind always has rank one")
     check_counts(log)
     first, second = _halves(_moved_documents(log, counted), np.random.default_rng(seed))
     seen = _fit_curve(first)

@@ -20,7 +20,7 @@ from unskew.data.clicks.click_log import ClickLog
 from unskew.diagnosis.bounds import PairBounds, pair_bounds
 from unskew.diagnosis.logging_policy import shown_pairs
 from unskew.methods.bias.lbd import LBD
-from unskew.propensities.curve import NotIdentified
+from unskew.propensities.curve import Curve, NotIdentified
 from unskew.reporting.answers import PLAIN
 from unskew.training.fitting import fit_recipe
 from unskew.training.model import Model
@@ -37,22 +37,6 @@ N_PAIRS = 200
 SHARES = ("lipschitz_possible", "bernoulli_possible")  # of the pairs
 MEDIANS = ("least_cancel", "greatest_cancel", "least_beta", "greatest_beta")
 LEAST_RELEVANCE = 1e-6
-
-
-@dataclass(frozen=True, eq=False)
-class LearntCurve:
-    """An examination curve learned along with a ranker."""
-
-    method: str
-    values: Vector  # [positions], relative to the top; geometric mean over the parts
-    low: Vector
-    high: Vector
-    level: float
-    n_parts: int
-
-    def answer(self) -> tuple[str, str]:
-        last = f"{self.values[-1]:.2f} ({self.low[-1]:.2f} to {self.high[-1]:.2f})"
-        return f"{last} at the last position; depends on its model", PLAIN
 
 
 @dataclass(frozen=True)
@@ -76,8 +60,11 @@ class ModelBounds:
         return text, PLAIN
 
 
-def learnt_curve(log: ClickLog, method: str, *, level: float = 0.95, seed: int = 0) -> LearntCurve:
-    """The curve that a method learns, with an interval from fits on disjoint parts of the queries."""
+def learnt_curve(log: ClickLog, method: str, *, level: float = 0.95, seed: int = 0) -> Curve:
+    """The curve that a method learns along with a ranker, relative to the top.
+
+    Its values are geometric means of fits on disjoint parts of the queries, from which its interval comes.
+    """
     rng = np.random.default_rng(seed)
     queries, member = np.unique(log.queries, return_inverse=True)
     if len(queries) < N_PARTS:
@@ -100,7 +87,8 @@ def learnt_curve(log: ClickLog, method: str, *, level: float = 0.95, seed: int =
         raise NotIdentified(f"some positions occur in only one part of the queries: {method} has no interval there")
     middle = np.nanmean(values, axis=0)
     half = student.ppf((1 + level) / 2, known - 1) * np.nanstd(values, axis=0, ddof=1) / np.sqrt(known)
-    return LearntCurve(method, np.exp(middle), np.exp(middle - half), np.exp(middle + half), level, N_PARTS)
+    curves = (np.exp(middle), np.exp(middle - half), np.exp(middle + half))
+    return Curve(method, np.arange(log.n_positions), *curves, log.by_position()[0], level)
 
 
 def model_bounds(log: ClickLog, *, seed: int = 0) -> ModelBounds:

@@ -174,11 +174,8 @@ def _curve_figures(diagnosis: Diagnosis) -> Iterator[Drawn]:
     if learnt:
         title = "Examination as methods learn it along with a ranker; it depends on their model of relevance"
         beside = ({} if best is None else {best.estimator: _line(best)}) | recorded
-        lines = {
-            name: (np.arange(len(curve.values)), *map(_clipped, (curve.values, curve.low, curve.high)))
-            for name, curve in learnt.items()
-        }
-        yield _drawn("learnt", title, lines, label, {name: line[:2] for name, line in beside.items()})
+        lines = {name: _line(curve) for name, curve in learnt.items()}
+        yield _drawn("learnt", title, lines, label, beside)
 
 
 def _drawn(file: str, title: str, lines: Lines, y_label: str, beside: Lines | None = None) -> Drawn:

@@ -30,7 +30,7 @@ from unskew.propensities.estimate import ESTIMATORS, LevelCurves, curves_by_leve
 from unskew.propensities.harvesting import all_pairs
 from unskew.propensities.position_pairs import intervention_coverage
 from unskew.propensities.randomization import display
-from unskew.reporting.answers import BAD, GOOD, UNKNOWN, Finding, Refusal, all_known, attempt, known, reasons
+from unskew.reporting.answers import BAD, GOOD, UNKNOWN, Finding, Refusal, all_known, attempt, known, needed, reasons
 
 if TYPE_CHECKING:
     from unskew.diagnosis.assemble import Diagnosis
@@ -156,9 +156,7 @@ def _curve(work: Work, name: str) -> Curve:
 
 
 def _matrix(work: Work, why_not: str = "") -> ClickMatrix:
-    if isinstance(work.matrix, Refusal):
-        raise ValueError(why_not or work.matrix.reason)
-    return work.matrix
+    return needed(Refusal(why_not) if why_not and isinstance(work.matrix, Refusal) else work.matrix)
 
 
 def _strength(work: Work) -> LoggerStrength:
@@ -243,6 +241,7 @@ PARTS: dict[str, Part] = {
     "curves": Part(_curve, _about_curves, "examination curve", "curve, {}", names=_estimators),
     "learnt": Part(
         lambda work, name: learnt_curve(work.log, name, seed=work.seed),
+        lambda curve, *_: [Finding("", f"{curve.spelled(-1)} at the last position; depends on its model")],
         question="curve learned by {}",
         title="learned curve, {}",
         names=lambda _: LEARNT,
