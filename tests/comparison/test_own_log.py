@@ -115,12 +115,6 @@ def test_what_chooses_cannot_measure(folder, tmp_path):
         compare(folder, ["naive"], seeds=0, out=tmp_path / "out")
 
 
-def test_the_criterion_that_was_asked_for_decides(folder, tmp_path):
-    done = compare(folder, ["naive", "dla"], criterion="snips", options=TRAINING, seeds=1, jobs=1, out=tmp_path / "out")
-    assert done.shown.outlook.measure == "SNIPS"
-    assert "SNIPS" in done.shown.outlook.line
-
-
 def test_a_criterion_that_production_lacks_cannot_tell_whether_it_is_beaten(folder, tmp_path):
     done = compare(
         folder, ["naive"], criterion="click_likelihood", options=TRAINING, seeds=1, jobs=1, out=tmp_path / "out"
@@ -153,13 +147,6 @@ def test_when_everything_fails_the_reasons_are_reported_all_the_same(log, tmp_pa
     assert [run.label for run, _ in done.results.failed] == ["production", "naive"]
     assert all("a log of one query cannot be split" in error for _, error in done.results.failed)
     assert done.shown.outlook is None
-
-
-def test_labels_serve_both_purposes_or_none(folder, tmp_path):
-    with pytest.raises(ValueError, match="pass both validate and test"):
-        compare(folder, ["naive"], test="world:tiny", out=tmp_path / "out")
-    with pytest.raises(ValueError, match="unknown criterion 'magic'"):
-        compare(folder, ["naive"], criterion="magic", out=tmp_path / "out")
 
 
 def test_a_log_of_ones_own_is_compared_with_grids_and_a_baseline(log, tmp_path):

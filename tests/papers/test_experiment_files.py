@@ -25,7 +25,6 @@ metrics = ["ndcg@10"]
     [
         ("sedes = 3", r"x.toml: unknown key 'sedes' .did you mean 'seeds'..: choose from name, title, .*seeds"),
         ("seeds = '3'", r"x.toml, seeds must be a whole number from 1, or none, got '3'"),
-        ("seeds = true", r"x.toml, seeds must be a whole number from 1, or none, got True"),
         ("seeds = 0", r"x.toml, seeds must be a whole number from 1, or none, got 0"),
         ("[[figures]]\nkind = 'bars'\nfile = '../x'\ntitle = 't'", r"figure file '../x' is not a plain name"),
         ("[[methods]]\nlabel = 'a'\nmethod = 'os:system'", r"'os:system' names code outside unskew: pass --allow-code"),

@@ -387,7 +387,7 @@ def write_auto(chosen: Chosen, place: Path, log: str, command: str) -> Path:
     reasons = [f"{found.reason}.", found.against_production, *(found.stakes.lines if found.stakes else [])]
     sections = [
         Section(f"Choice: {found.method}", reasons, figures=figures),
-        *([Section("How to be more certain", found.surer)] if found.surer else []),
+        Section("How to be more certain", found.surer),
         Section("What the log can tell", found.log),
         Section("Models considered", sheets=[*([found.climb] if found.steps else []), found.considered]),
         Section("Run it again", command=command),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from unskew.propensities.curve import Curve, NotIdentified
 from unskew.propensities.estimate import estimate_propensities
 from unskew.reporting.drawing import Drawn, position_figure
 from unskew.reporting.sheets import Section, write_report
-from unskew.reporting.terminal import console, show_table, training_progress
+from unskew.reporting.terminal import console, show_screen, training_progress
 from unskew.simulation.policies import make_policy
 from unskew.simulation.simulate import simulate
 from unskew.simulation.truth import Simulation
@@ -54,8 +55,17 @@ class Demonstration(dict[str, Evaluation], Displayed):
         return pa.concat_tables(tables)
 
     def screen(self) -> Screen:
-        columns, rows = _comparison(self)
+        """Metrics of all rankers, and their gain over training on raw clicks."""
+        metrics = list(self["naive"].per_query)
+        rows = [
+            [RAW if name == "naive" else name, *(f"{result.mean(metric):.4f}" for metric in metrics), self._gain(name)]
+            for name, result in self.items()
+        ]
+        columns = ("ranker", *metrics, "over raw clicks")
         return Screen("Rankers on judged test queries", columns, rows, name="rankers")
+
+    def _gain(self, name: str) -> str:
+        return "" if name == "naive" else f"{self[name].mean('ndcg@10') - self['naive'].mean('ndcg@10'):+.4f}"
 
 
 def demo(data: str = "world:small", out: str | Path = "report.html", *, seed: int = 0) -> Demonstration:
@@ -87,8 +97,8 @@ def demo(data: str = "world:small", out: str | Path = "report.html", *, seed: in
     results = {PRODUCTION: evaluate_scorer(policy.scores(world.test), world.test)}
     results |= {name: evaluate_scorer(model.ranker(), world.test) for name, model in models.items()}
     curves = _curves(simulation, models)
-    columns, table = _comparison(results)
-    show_table("4. The result, by judged test queries that only this table uses (one world, one seed)", columns, table)
+    title = "4. The result, by judged test queries that only this table uses (one world, one seed)"
+    show_screen(replace(Demonstration(results).screen(), title=title))
     console.print("\n[bold]5. The bias: examination by position, relative to the top[/]", highlight=False)
     for line in _picture(curves):
         console.print(line, markup=False, highlight=False)
@@ -154,21 +164,6 @@ def _curves(simulation: Simulation, models: Mapping[str, Model]) -> dict[str, ND
         if curve is not None:
             curves[name] = curve
     return {name: curve / curve[0] for name, curve in curves.items()}
-
-
-def _comparison(results: Mapping[str, Evaluation]) -> tuple[tuple[str, ...], Rows]:
-    """Metrics of all rankers, and their gain over training on raw clicks."""
-    metrics = list(results["naive"].per_query)
-    base = results["naive"].mean("ndcg@10")
-    rows = [
-        [
-            RAW if name == "naive" else name,
-            *(f"{result.mean(metric):.4f}" for metric in metrics),
-            "" if name == "naive" else f"{result.mean('ndcg@10') - base:+.4f}",
-        ]
-        for name, result in results.items()
-    ]
-    return ("ranker", *metrics, "over raw clicks"), rows
 
 
 def _summary(results: Mapping[str, Evaluation]) -> str:

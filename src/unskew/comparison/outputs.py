@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import tempfile
 import textwrap
 from collections import Counter
@@ -201,30 +202,24 @@ def _sections(
     details = [sheet for sheet in shown.sheets if sheet.name.partition("-")[0] in DETAILS]
     main = [sheet for sheet in shown.sheets if sheet not in details]
     top = [figure for figure in shown.figures if figure.file == PRODUCTION]
-    sections = []
-    if shown.outlook is not None:
-        verdict = f"{shown.outlook.line}."
-        if verdict.startswith("no"):  # do not capitalize the name of a method
-            verdict = f"N{verdict[1:]}"
-        sections.append(Section("Does anything beat production?", [verdict], figures=top))
-    if shown.claims:
-        sections.append(Section("Which claims hold", verdicts=shown.claims))
-    sections.append(Section("The question", [experiment.question.strip()]))
     others = [figure for figure in shown.figures if figure not in top]
-    sections.append(Section("Results", sheets=main, figures=others))
-    if details:
-        sections.append(Section("Details", sheets=details))
-    if results.failed:
-        failed = [f"{run.title}: {error}" for run, error in results.failed]
-        sections.append(Section(f"Runs that failed ({len(failed)})", failed))
+    verdict = [] if shown.outlook is None else [re.sub("^no", "No", f"{shown.outlook.line}.")]  # not a method's name
+    failed = [f"{run.title}: {error}" for run, error in results.failed]
     facts = _facts(experiment, data, results, shown.chosen_by)
     if len(set(points.values())) > 1:  # a larger grid has more chances to win, so report the sizes
         facts["grid points per method"] = ", ".join(f"{label} {number}" for label, number in points.items())
-    sections.append(Section("The setting", experiment.notes, facts=facts))
     old = f"{results.other_code} of the rows come from an earlier version of the code; --fresh all runs them again."
     again = [old] if results.other_code else []
-    sections.append(Section("Run it again", again, facts=versions(), command=command))
-    return sections
+    return [
+        Section("Does anything beat production?", verdict, figures=top),
+        Section("Which claims hold", verdicts=shown.claims),
+        Section("The question", [experiment.question.strip()]),
+        Section("Results", sheets=main, figures=others),
+        Section("Details", sheets=details),
+        Section(f"Runs that failed ({len(failed)})", failed),
+        Section("The setting", experiment.notes, facts=facts),
+        Section("Run it again", again, facts=versions(), command=command),
+    ]
 
 
 def _facts(experiment: Experiment, data: str, results: Results, chosen_by: str) -> dict[str, str]:

@@ -115,7 +115,7 @@ def _run(work: Work, quick: bool, progress: Callable[..., None]) -> None:
 
 def write_diagnosis(diagnosis: Diagnosis, path: str | Path, name: str, command: str) -> Path:
     """Write the page; it is self-contained."""
-    verdict, refused = diagnosis.verdict, diagnosis.refused()
+    verdict = diagnosis.verdict
     first, *others = _position_figures(diagnosis)
     positions = [_position_sheet(diagnosis), *_curve_sheet(diagnosis)]
     sections = [
@@ -124,13 +124,12 @@ def write_diagnosis(diagnosis: Diagnosis, path: str | Path, name: str, command: 
         *(
             Section(title, facts={names: reason for own, reason, names in verdict.by_reason() if own == word})
             for word, title in TITLES.items()
-            if any(entry.word == word for entry in verdict.methods)
         ),
         Section("Positions", [WHAT_IT_IS], sheets=positions, figures=others),
         *_coverage_section(diagnosis),
         *_matrix_section(diagnosis),
-        *_leak_section(diagnosis),
-        *([Section("What was not measured, and why", facts=refused)] if refused else []),
+        _leak_section(diagnosis),
+        Section("What was not measured, and why", facts=diagnosis.refused()),
         Section("Run it again", command=command),
     ]
     about = repr(diagnosis.log).removeprefix("ClickLog(").removesuffix(")")
@@ -255,7 +254,7 @@ def _matrix_section(diagnosis: Diagnosis) -> Iterator[Section]:
     yield Section("The click matrix", [text, summary], sheets=[sheet], figures=[drawn])
 
 
-def _leak_section(diagnosis: Diagnosis) -> Iterator[Section]:
+def _leak_section(diagnosis: Diagnosis) -> Section:
     rows = []
     of_position, of_clicks = known(diagnosis.position_leaks), known(diagnosis.click_leaks)
     if of_position is not None:
@@ -266,10 +265,8 @@ def _leak_section(diagnosis: Diagnosis) -> Iterator[Section]:
         word = "computed from clicks?" if of_clicks.leaks else "closest to clicks"
         for each in of_clicks.leaks or (of_clicks.closest,):
             rows.append([each.feature, word, f"correlation {each.correlation:.3f}, at most {of_clicks.ceiling:.3f}"])
-    if rows:
-        columns = ("feature", "suspicion", "evidence")
-        title = "Features that leak, or come closest to it"
-        yield Section("Features", sheets=[Screen(title, columns, rows, name="features")])
+    title, columns = "Features that leak, or come closest to it", ("feature", "suspicion", "evidence")
+    return Section("Features", sheets=[Screen(title, columns, rows, name="features")] if rows else [])
 
 
 def _matrix_figure(values: np.ndarray, columns: list[str], rows: list[str], y_label: str, digits: int) -> Figure:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import re
-import textwrap
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -49,11 +48,7 @@ WIDTH, HEIGHT = 6.4, 3.6
 NARROW = 5.2  # inches: with its legend below, still readable on a phone
 LEGEND_COLUMNS = 3
 LEGEND_WIDTH, LEGEND_LINE = 90, 8  # characters of all columns together, and of the line beside each name
-UNDATED: dict[str, Any] = {
-    "svg": {"Date": None},
-    "png": None,
-    "pdf": {"CreationDate": None},
-}  # metadata by kind
+UNDATED: dict[str, Any] = {"svg": {"Date": None}, "png": None, "pdf": {"CreationDate": None}}  # metadata by kind
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,23 +146,11 @@ def heatmap(axes: Axes, values: np.ndarray, columns: list[str], rows: list[str],
     for (row, column), value in np.ndenumerate(values):
         if np.isfinite(value):
             colour = "white" if value > middle else "black"
-            axes.text(
-                column, row, f"{value:.{digits}f}".lstrip("0"), ha="center", va="center", fontsize=7, color=colour
-            )
+            text = f"{value:.{digits}f}".lstrip("0")
+            axes.text(column, row, text, ha="center", va="center", fontsize=7, color=colour)
     best = np.unravel_index(np.nanargmax(values), values.shape)
     frame = Rectangle((best[1] - 0.5, best[0] - 0.5), 1, 1, fill=False, edgecolor=COLOURS[1], linewidth=2)
     axes.add_patch(frame)
-
-
-def new_figure() -> tuple[Figure, Axes]:
-    """A figure of one panel."""
-    figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
-    return figure, figure.add_subplot()
-
-
-def shortened(text: str, most: int) -> str:
-    """A title over lines of at most this many characters, so that titles of neighbors do not run into each other."""
-    return textwrap.fill(text, max(8, most))
 
 
 def line_style(number: int) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +147,8 @@ class Section:
 
 
 def write_report(path: str | Path, title: str, sections: Sequence[Section], lead: str = "") -> Path:
-    """Write a report as a self-contained page, atomically."""
+    """Write a report as a self-contained page, atomically; sections with nothing but a title are left out."""
+    sections = [section for section in sections if any(getattr(section, part.name) for part in fields(section)[1:])]
     how = {"classes": CLASSES, "number": number, "is_best": lambda cell: isinstance(cell, Best)}
     return write_page(path, TEMPLATE, title=title, lead=lead, sections=sections, **how)
 
