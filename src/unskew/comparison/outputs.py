@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
 
 from unskew.comparison.against_production import PRODUCTION, Outlook
@@ -32,11 +31,12 @@ from unskew.comparison.plan import Group, plain_part
 from unskew.comparison.run import Fresh, Progress, Result, Results, run_plan
 from unskew.comparison.settings import Experiment
 from unskew.comparison.tasks import Task, versions
-from unskew.data.files import new_file, write_text
+from unskew.data.files import write_text
 from unskew.display import Displayed, Screen, draw_intervals
 from unskew.options import near, unknown_name
 from unskew.reporting.drawing import Drawn
 from unskew.reporting.sheets import NOTHING, ClaimResult, Section, latex, markdown, options_text, write_report
+from unskew.serving.ratings import write_rows
 from unskew.texts import file_name
 from unskew.training.watching import Watch
 
@@ -263,17 +263,12 @@ def _write_results(results: Results, out: Path) -> None:
     """Both parquet files."""
     by_query = [_query_rows(result) for result in results.results if result.outcome.per_query]
     if by_query:
-        _write_table(pa.concat_tables(by_query, promote_options="permissive"), out / "results.parquet")
+        write_rows([pa.concat_tables(by_query, promote_options="permissive")], out / "results.parquet")
     chosen = {result.run.key for result in results.results}
     everything = {result.run.key: result for result in (*results.results, *results.tried)}
     if everything:
         rows = [_run_row(result, result.run.key in chosen) for result in everything.values()]
-        _write_table(pa.Table.from_pylist(rows), out / "runs.parquet")
-
-
-def _write_table(table: pa.Table, place: Path) -> None:
-    with new_file(place) as scratch:
-        pq.write_table(table, scratch)
+        write_rows([pa.Table.from_pylist(rows)], out / "runs.parquet")
 
 
 def _query_rows(result: Result) -> pa.Table:

@@ -200,12 +200,12 @@ def read_scores(path: str | Path) -> dict[tuple[str, str], float]:
         scores = table["score"].cast(pa.float64()).to_pylist()
     except pa.ArrowException as error:
         raise ValueError(f"{path}: column 'score' holds {table['score'].type}, but must hold numbers") from error
-    found = {(str(query), str(document)): score for (query, document), score in zip(keys, scores, strict=True)}
-    if len(found) < len(scores):
+    by_document = {(str(query), str(document)): score for (query, document), score in zip(keys, scores, strict=True)}
+    if len(by_document) < len(scores):
         raise ValueError(
-            f"{path}: {len(scores) - len(found)} documents have several scores: write one per query and document"
+            f"{path}: {len(scores) - len(by_document)} documents have several scores: write one per query and document"
         )
-    return found
+    return by_document
 
 
 def looked_up(known: Mapping[tuple[str, str], float], queries: NDArray, documents: NDArray, path: Path) -> NDArray:

@@ -182,8 +182,8 @@ def highest_grade(data: str) -> float:
     if data in CATALOGUE:
         return float(CATALOGUE[data].grades.rpartition("-")[2])
     if own_files(data):
-        found = load(data)
-        return max(found.train.max_grade, found.valid.max_grade, found.test.max_grade)
+        splits = load(data)
+        return max(splits.train.max_grade, splits.valid.max_grade, splits.test.max_grade)
     return WORLD_GRADE
 
 

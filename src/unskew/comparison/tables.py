@@ -79,17 +79,15 @@ def data_set_sheet(experiment: Experiment, tables: Mapping[str, Table]) -> Scree
     for data, table in tables.items():
         columns[data] = {}
         for setting in table.settings:
-            cells = summarize(table, setting, experiment.metric, baseline_of(experiment, table, setting))
-            best = _best(cells, experiment)
-            columns[data] |= {_where(setting, cell.label): _shown(cell, best) for cell in cells}
-    labels = dict.fromkeys(label for cells in columns.values() for label in cells)
-    rows = [(label, *(cells.get(label, NOTHING) for cells in columns.values())) for label in labels]
+            texts = _column(experiment, table, setting, experiment.metric)
+            columns[data] |= {_where(setting, label): text for label, text in texts.items()}
+    labels = dict.fromkeys(label for column in columns.values() for label in column)
     units = ", ".join(f"{data}: {units_text(table)}" for data, table in tables.items())
     note = f"Mean ± half of the 95% interval. {units}."
     if experiment.baseline:
         note += " +/− p < .05 and ++/−− p < .005 against the baseline of each data set, Holm-corrected."
     title = f"{experiment.title}: {experiment.metric} on all data sets"
-    return Screen(title, ("method", *tables), rows, [note], name="data-sets")
+    return _of_columns(title, columns, list(labels), note, "data-sets")
 
 
 def _where(setting: str, label: str) -> str:
@@ -120,35 +118,38 @@ def baseline_of(experiment: Experiment, table: Table, setting: str) -> str | Non
 def _by_metric(
     experiment: Experiment, table: Table, setting: str, data: str, beside: Mapping[str, Mapping[str, float]]
 ) -> Screen:
-    baseline = baseline_of(experiment, table, setting)
-    cells = {name: summarize(table, setting, name, baseline) for name in experiment.metrics}
-    best = {name: _best(entries, experiment) for name, entries in cells.items()}
-    rows = []
-    for number, cell in enumerate(cells[experiment.metric]):
-        own = [_shown(cells[name][number], best[name]) for name in experiment.metrics]
-        rows.append((cell.label, *own, *(shown_number(values.get(cell.label), "g") for values in beside.values())))
-    columns = ("method", *(directed(name, metric(name).higher_is_better) for name in experiment.metrics), *beside)
+    columns = {
+        directed(name, metric(name).higher_is_better): _column(experiment, table, setting, name)
+        for name in experiment.metrics
+    }
+    columns |= {name: {label: f"{value:g}" for label, value in values.items()} for name, values in beside.items()}
     title = f"{experiment.title}{f', {setting}' if setting else ''}, on {data}"
     alone = Table(result for label in table.labels(setting) for result in table.of(setting, label))
-    return Screen(title, columns, rows, [_note(alone, setting, baseline)], name=_file_name("results", setting))
+    note = _note(alone, setting, baseline_of(experiment, table, setting))
+    return _of_columns(title, columns, table.labels(setting), note, _file_name("results", setting))
 
 
 def _by_setting(experiment: Experiment, table: Table, data: str) -> Screen:
-    baselines = {setting: baseline_of(experiment, table, setting) for setting in table.settings}
-    cells = {
-        setting: {cell.label: cell for cell in summarize(table, setting, experiment.metric, baselines[setting])}
-        for setting in table.settings
-    }
-    best = {setting: _best(list(entries.values()), experiment) for setting, entries in cells.items()}
-
-    def shown(label: str, setting: str) -> str:
-        return _shown(cells[setting][label], best[setting]) if label in cells[setting] else NOTHING
-
-    rows = [(label, *(shown(label, setting) for setting in table.settings)) for label in table.labels()]
+    columns = {setting: _column(experiment, table, setting, experiment.metric) for setting in table.settings}
     title = f"{experiment.title}: {experiment.metric} on {data}"
-    named = {name for name in baselines.values() if name}
-    note = _note(table, table.settings[0], " or ".join(sorted(named)) or None)
-    return Screen(title, ("method", *table.settings), rows, [note], name="results")
+    baselines = {name for setting in table.settings if (name := baseline_of(experiment, table, setting))}
+    note = _note(table, table.settings[0], " or ".join(sorted(baselines)) or None)
+    return _of_columns(title, columns, table.labels(), note, "results")
+
+
+def _column(experiment: Experiment, table: Table, setting: str, name: str) -> dict[str, str]:
+    """One measure of each method in a setting, as text."""
+    cells = summarize(table, setting, name, baseline_of(experiment, table, setting))
+    best = _best(cells, experiment)
+    return {cell.label: _shown(cell, best) for cell in cells}
+
+
+def _of_columns(
+    title: str, columns: Mapping[str, Mapping[str, str]], labels: Sequence[str], note: str, name: str
+) -> Screen:
+    """A row for each label."""
+    rows = [(label, *(column.get(label, NOTHING) for column in columns.values())) for label in labels]
+    return Screen(title, ("method", *columns), rows, [note], name=name)
 
 
 def units_text(table: Table) -> str:

@@ -183,10 +183,10 @@ def _best_logits(scores: Vector, clicks: Vector, held_out: HeldOut) -> Vector:
 
     start = np.append(0.1, np.zeros(n_positions - 1))
     bounds = [(0.0, 50.0)] + [(-30.0, 30.0)] * (n_positions - 1)
-    found = optimize.minimize(
+    optimum = optimize.minimize(
         negative_log_likelihood, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 500}
     )
-    return found.x[0] * scores + np.append(0.0, found.x[1:])[positions]
+    return optimum.x[0] * scores + np.append(0.0, optimum.x[1:])[positions]
 
 
 def _log_shares(logits: Vector, mask: np.ndarray) -> Vector:

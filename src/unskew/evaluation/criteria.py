@@ -76,7 +76,7 @@ def click_log_likelihood(method: Method, log: ClickLog) -> Vector | None:
     """
     if method.click_model is None:
         return None
-    found = np.empty(log.mask.shape)
+    per_document = np.empty(log.mask.shape)
     with predicting(method):
         for rows, lists in ClickBatches(log).by_query():
             logits = method.click_logits(lists)
@@ -86,8 +86,8 @@ def click_log_likelihood(method: Method, log: ClickLog) -> Vector | None:
             else:
                 unclicked = lists.sessions.unsqueeze(-1) - lists.clicks
                 likelihood = -(lists.clicks * F.softplus(-logits) + unclicked * F.softplus(logits))
-            found[rows] = likelihood.masked_fill(~lists.mask, 0.0).double().numpy()
-    return found
+            per_document[rows] = likelihood.masked_fill(~lists.mask, 0.0).double().numpy()
+    return per_document
 
 
 def pattern_log_likelihood(method: Method, log: ClickLog) -> Vector | None:
@@ -99,12 +99,12 @@ def pattern_log_likelihood(method: Method, log: ClickLog) -> Vector | None:
         return click_log_likelihood(method, log) if method.click_model == "bernoulli" else None
     if log.patterns is None:
         return None
-    found = np.zeros(log.mask.shape)
+    per_document = np.zeros(log.mask.shape)
     with predicting(method):
         for rows, lists in ClickBatches(log, detail="patterns").by_query():
             likelihood = method.conditional(lists).log_likelihood(lists.clicks, lists.sessions, lists.mask)
-            np.add.at(found, log.patterns.lists[rows], likelihood.double().numpy())
-    return found
+            np.add.at(per_document, log.patterns.lists[rows], likelihood.double().numpy())
+    return per_document
 
 
 def click_likelihood(contender: Contender, evidence: Evidence) -> Vector:

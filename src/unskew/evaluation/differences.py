@@ -110,9 +110,9 @@ def holm(p_values: ArrayLike) -> Vector:
     p = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(p, kind="stable")
     scaled = p[order] * np.arange(len(p), 0, -1)
-    found = np.empty_like(p)
-    found[order] = np.minimum(np.maximum.accumulate(scaled), 1.0)
-    return found
+    corrected_p = np.empty_like(p)
+    corrected_p[order] = np.minimum(np.maximum.accumulate(scaled), 1.0)
+    return corrected_p
 
 
 def corrected(p_values: Mapping[str, float | None]) -> dict[str, float]:

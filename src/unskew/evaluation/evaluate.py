@@ -214,10 +214,10 @@ def shown_documents(judged: JudgedSet, log: ClickLog) -> NDArray[np.bool_]:
     queries = log.query_ids[log.document_queries[numbers]]
     known = set(zip(queries.tolist(), log.document_ids[numbers].tolist(), strict=True))
     owners = np.repeat(judged.query_ids, judged.sizes).tolist()
-    found = [pair in known for pair in zip(owners, judged.document_ids.tolist(), strict=True)]
-    if not any(found):
+    is_shown = [pair in known for pair in zip(owners, judged.document_ids.tolist(), strict=True)]
+    if not any(is_shown):
         raise ValueError("the log shows none of these documents: write query ids and document ids the same way in both")
-    return np.array(found)
+    return np.array(is_shown)
 
 
 def score_documents(ranker: Scorer, judged: JudgedSet) -> NDArray[np.float64]:

@@ -142,11 +142,11 @@ def _check_simulation(simulation: SimulationSettings, changes: Mapping[str, Any]
 
 
 def _unique(names: Any, where: str) -> list[str]:
-    found = list(names)
-    twice = [name for name in found if found.count(name) > 1]
+    texts = list(names)
+    twice = [name for name in texts if texts.count(name) > 1]
     if twice:
         raise ValueError(f"{where}: '{twice[0]}' occurs twice")
-    return found
+    return texts
 
 
 def _check_labels(labels: Any, known: list[str], where: str) -> None:

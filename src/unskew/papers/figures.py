@@ -75,17 +75,17 @@ def _option_lines(experiment: Experiment, results: Results, options: dict[str, A
     return _metric_lines(points, experiment.metric, options.get("x_label", name))
 
 
-def _metric_lines(found: dict[str, list[tuple[float, Cell]]], metric: str, x_label: str) -> Figure | None:
-    found = {label: points for label, points in found.items() if points}
-    if not found:
+def _metric_lines(curves: dict[str, list[tuple[float, Cell]]], metric: str, x_label: str) -> Figure | None:
+    curves = {label: points for label, points in curves.items() if points}
+    if not curves:
         return None
-    lines = {label: ([x for x, _ in points], [cell.mean for _, cell in points]) for label, points in found.items()}
+    lines = {label: ([x for x, _ in points], [cell.mean for _, cell in points]) for label, points in curves.items()}
     bands = {
         label: (
             [cell.mean if cell.low is None else cell.low for _, cell in points],
             [cell.mean if cell.high is None else cell.high for _, cell in points],
         )
-        for label, points in found.items()
+        for label, points in curves.items()
     }
     return line_figure(lines, x_label=x_label, y_label=metric, bands=bands)
 

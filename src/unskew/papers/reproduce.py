@@ -14,8 +14,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import pyarrow.parquet as pq
-
 from unskew.command_line.repeating import command_line
 from unskew.comparison.outputs import DEFAULT_JOBS, Finished, Presentation, run_experiment, writable
 from unskew.comparison.own_log import log_place
@@ -27,7 +25,7 @@ from unskew.comparison.statistics import Table
 from unskew.comparison.tables import data_set_sheet
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.storage import read_log, write_log
-from unskew.data.files import new_file, write_text
+from unskew.data.files import write_text
 from unskew.data.inputs import Place
 from unskew.data.judged.catalogue import own_name
 from unskew.data.public_logs.forms import CLICKS, JUDGED, is_judged_form
@@ -40,6 +38,7 @@ from unskew.papers.settings import PaperExperiment
 from unskew.papers.sheets import CHOSEN_BY, SHEETS
 from unskew.papers.tasks import PAPER_TASKS
 from unskew.reporting.terminal import Follow, experiment_progress, followed
+from unskew.serving.ratings import write_rows
 from unskew.training.watching import Watch
 
 Data = str | Mapping[str, str] | Sequence[str | Mapping[str, str]]
@@ -230,8 +229,7 @@ def real_clicks(data: str, folder: Path) -> OptionTable:
     for path, part in zip((valid, test), parts, strict=True):
         if not path.is_file():
             named = part if part.feature_names else replace(part, feature_names=names)
-            with new_file(path) as scratch:
-                pq.write_table(named.to_table(), scratch)
+            write_rows([named.to_table()], path)
     return {
         "log": log_place(log),
         "judged": None,

@@ -159,7 +159,7 @@ def selection_sheets(experiment: Experiment, results: Results, data: str) -> lis
     return [_record_sheet(records(cases), len(cases), data), _truth_sheet(experiment, cases), _choice_sheet(cases)]
 
 
-def _record_sheet(found: Sequence[Record], n_cases: int, data: str) -> Screen:
+def _record_sheet(ways: Sequence[Record], n_cases: int, data: str) -> Screen:
     columns: tuple[str, ...] = (
         "chosen by",
         "cases",
@@ -170,7 +170,7 @@ def _record_sheet(found: Sequence[Record], n_cases: int, data: str) -> Screen:
     )
     columns += ("rank correlation", "right side of production")
     rows = []
-    for entry in found:
+    for entry in ways:
         title = CRITERIA[entry.name].title if entry.name in CRITERIA else entry.name
         _, low, high = mean_interval(entry.regrets) if len(entry.regrets) > 1 else (0, np.nan, np.nan)
         interval = NOTHING if np.isnan(low) else f"{max(low, 0.0):.2%} to {high:.2%}"

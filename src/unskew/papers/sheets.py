@@ -123,9 +123,9 @@ def label_sheets(experiment: Experiment, results: Results, data: str) -> list[Sc
     """For each setting, the result of every use, and whether low rank makes the best use of the labels."""
     sheets: list[Screen | None] = []
     tests: list[tuple[str, ...]] = []
-    for setting, found in _by_setting(results.results).items():
-        sheets.append(_use_sheet(experiment, setting, found, data))
-        tests += _tests(setting, found)
+    for setting, of_setting in _by_setting(results.results).items():
+        sheets.append(_use_sheet(experiment, setting, of_setting, data))
+        tests += _tests(setting, of_setting)
     columns = ("setting, judged queries", "use", "best other use", "use − it", "95% interval", "p (Holm)")
     note = (
         "The best use without low rank, by its mean over all seeds and draws; differences, on the draws that both "
@@ -136,14 +136,14 @@ def label_sheets(experiment: Experiment, results: Results, data: str) -> list[Sc
 
 def label_lines(experiment: Experiment, results: Results, options: dict[str, Any]) -> Figure | None:
     """The main metric over the number of judged queries, one line per use; rankers without labels are horizontal."""
-    found = _by_setting(results.results).get(options["setting"])
-    if found is None:
+    of_setting = _by_setting(results.results).get(options["setting"])
+    if of_setting is None:
         return None
-    numbers, draws = _numbers(found), _draws(found)
+    numbers, draws = _numbers(of_setting), _draws(of_setting)
     x = [float(n) for n in numbers]
     lines = {use: (x, [_mean(draws[use, n]) for n in numbers]) for use in USES}
     bands = {CHOSEN: tuple(np.array([_range(draws[CHOSEN, n]) for n in numbers]).T.tolist())}
-    level = {name: (x, [_mean_level(found, name)] * len(x)) for name in UNLABELLED}
+    level = {name: (x, [_mean_level(of_setting, name)] * len(x)) for name in UNLABELLED}
     figure = line_figure(lines, x_label="judged queries", y_label=experiment.metric, bands=bands, reference=level)
     axes = figure.axes[0]
     axes.set_xscale("log")
@@ -153,14 +153,14 @@ def label_lines(experiment: Experiment, results: Results, options: dict[str, Any
 
 
 def _by_setting(results: Sequence[Result]) -> dict[str, list[Result]]:
-    found: dict[str, list[Result]] = {}
+    by_setting: dict[str, list[Result]] = {}
     for result in results:
-        found.setdefault(result.run.setting, []).append(result)
-    return found
+        by_setting.setdefault(result.run.setting, []).append(result)
+    return by_setting
 
 
-def _use_sheet(experiment: Experiment, setting: str, found: Sequence[Result], data: str) -> Screen:
-    numbers, draws = _numbers(found), _draws(found)
+def _use_sheet(experiment: Experiment, setting: str, results: Sequence[Result], data: str) -> Screen:
+    numbers, draws = _numbers(results), _draws(results)
     best = {n: max(USES, key=lambda use, n=n: _mean(draws[use, n])) for n in numbers}  # type: ignore[misc]
     rows: list[tuple[str, ...]] = []
     for use in USES:
@@ -169,17 +169,17 @@ def _use_sheet(experiment: Experiment, setting: str, found: Sequence[Result], da
             mean, (low, high) = _mean(draws[use, n]), _range(draws[use, n])
             cells.append((Best if use == best[n] else str)(f"{mean:.4f} ({low:.3f}–{high:.3f})"))
         rows.append((use, *cells))
-    rows += [(name, *[f"{_mean_level(found, name):.4f}"] * len(numbers)) for name in UNLABELLED]
+    rows += [(name, *[f"{_mean_level(results, name):.4f}"] * len(numbers)) for name in UNLABELLED]
     note = (
-        f"{experiment.metric} on test queries: mean over {len(found)} seeds and their draws of judged queries, in "
+        f"{experiment.metric} on test queries: mean over {len(results)} seeds and their draws of judged queries, in "
         "brackets the range of nine in ten draws. Bold: the best use."
     )
     columns = ("use of the labels", *(f"{n} judged queries" for n in numbers))
     return Screen(f"{setting}, on {data}", columns, rows, [note], name=f"uses-{_slug(setting)}")
 
 
-def _tests(setting: str, found: Sequence[Result]) -> list[tuple[str, ...]]:
-    numbers, draws = _numbers(found), _draws(found)
+def _tests(setting: str, results: Sequence[Result]) -> list[tuple[str, ...]]:
+    numbers, draws = _numbers(results), _draws(results)
     others = [use for use in USES if use not in OURS]
     rows = []
     for use, n in product(OURS, numbers):
@@ -188,7 +188,7 @@ def _tests(setting: str, found: Sequence[Result]) -> list[tuple[str, ...]]:
         ours, theirs = map(_by_seed, zip(*(_on_same(own, other) for own, other in both), strict=True))
         rows.append((n, use, rival, paired(ours, theirs)))
     p_values = corrected({str(number): pairs.p() for number, (*_, pairs) in enumerate(rows)})
-    intervals = [interval_text(*pairs.interval()) if len(found) > 1 else NOTHING for *_, pairs in rows]
+    intervals = [interval_text(*pairs.interval()) if len(results) > 1 else NOTHING for *_, pairs in rows]
     return [
         (f"{setting}, {n}", use, rival, signed(pairs.mean), interval, p_value(p_values.get(str(number))))
         for number, ((n, use, rival, pairs), interval) in enumerate(zip(rows, intervals, strict=True))
@@ -201,13 +201,13 @@ def _on_same(one: list[float], other: list[float]) -> tuple[list[float], list[fl
     return one[:n], other[:n]
 
 
-def _numbers(found: Sequence[Result]) -> list[str]:
-    return list(found[0].outcome.about["uses"][CHOSEN])
+def _numbers(results: Sequence[Result]) -> list[str]:
+    return list(results[0].outcome.about["uses"][CHOSEN])
 
 
-def _draws(found: Sequence[Result]) -> Draws:
-    abouts = [result.outcome.about["uses"] for result in found]
-    return {(use, n): [about[use][n] for about in abouts] for use in USES for n in _numbers(found)}
+def _draws(results: Sequence[Result]) -> Draws:
+    abouts = [result.outcome.about["uses"] for result in results]
+    return {(use, n): [about[use][n] for about in abouts] for use in USES for n in _numbers(results)}
 
 
 def _by_seed(draws: Sequence[Sequence[float]]) -> NDArray[np.float64]:
@@ -223,8 +223,8 @@ def _range(draws: Sequence[Sequence[float]]) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def _mean_level(found: Sequence[Result], name: str) -> float:
-    return float(np.mean([result.outcome.about["no_labels"][name] for result in found]))
+def _mean_level(results: Sequence[Result], name: str) -> float:
+    return float(np.mean([result.outcome.about["no_labels"][name] for result in results]))
 
 
 def _slug(name: str) -> str:
