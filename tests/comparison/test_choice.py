@@ -10,7 +10,7 @@ from unskew.comparison.choice import Choice, certify, choose
 from unskew.comparison.held_out import make_case
 from unskew.comparison.safety import stakes
 from unskew.data.clicks.click_log import ClickLog
-from unskew.evaluation.criteria import Contender
+from unskew.evaluation.criteria import NO_CURVE, Contender
 from unskew.evaluation.held_out import HeldOut
 from unskew.simulation.policies import Random
 
@@ -89,7 +89,7 @@ def test_a_good_ranker_is_certified_and_a_bad_one_is_not(evidence, truth):
 
 def test_without_a_criterion_that_can_rank_production_there_is_no_verdict(evidence, truth):
     good = Contender(truth)
-    blind = replace(evidence, propensities=None, held_out=HeldOut(evidence.held_out.log.select(np.arange(1))))
+    blind = replace(evidence, propensities=NO_CURVE, held_out=HeldOut(evidence.held_out.log.select(np.arange(1))))
     found = certify(Choice("naive"), {"naive": good}, good, blind)
     assert found.criteria == ()
     assert not found.better

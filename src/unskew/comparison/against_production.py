@@ -69,9 +69,19 @@ class Outlook:
     explanation: str = ""  # what the measure can and cannot show
 
     @property
+    def rivals(self) -> list[Standing]:
+        """What is compared with production."""
+        return [entry for entry in self.standings if entry.difference is not None]
+
+    @property
+    def intervals(self) -> list[tuple[str, float, float | None, float | None]]:
+        """Label, difference from production, and its interval."""
+        return [(one.label, one.difference or 0.0, one.least, one.most) for one in self.rivals]
+
+    @property
     def line(self) -> str:
         """The verdict in one sentence."""
-        rivals = [entry for entry in self.standings if entry.difference is not None]
+        rivals = self.rivals
         if not any(entry.label == PRODUCTION for entry in self.standings) or not rivals:
             return f"no verdict on production: {self.measure} cannot rank it. {TO_RANK_PRODUCTION}"
         sign = 1 if self.higher_is_better else -1

@@ -132,12 +132,12 @@ class Finished(Displayed):
     def plot(self, ax: Any = None) -> Any:
         """Plot differences from production with their intervals; only in a comparison."""
         outlook = self.shown.outlook
-        rivals = [] if outlook is None else [one for one in outlook.standings if one.difference is not None]
-        if outlook is None or not rivals:
+        if outlook is None or not outlook.rivals:
             raise ValueError(f"this experiment has no comparison with production; its figures are in {self.out}")
         better = "more" if outlook.higher_is_better else "less"
-        rows = [(one.label, one.difference or 0.0, one.least, one.most) for one in rivals]
-        return draw_intervals(rows, f"{outlook.measure}, difference from production ({better} is better)", ax)
+        return draw_intervals(
+            outlook.intervals, f"{outlook.measure}, difference from production ({better} is better)", ax
+        )
 
 
 def run_experiment(

@@ -240,13 +240,11 @@ def _present(
 
 def production_figures(found: Outlook | None) -> list[Drawn]:
     """Each method's difference from production, with its interval; none if nothing can be compared."""
-    rivals = [] if found is None else [one for one in found.standings if one.difference is not None]
-    if found is None or not rivals:
+    if found is None or not found.rivals:
         return []
-    rows = [(one.label, one.difference or 0.0, one.least, one.most) for one in rivals]
     better = "higher" if found.higher_is_better else "lower"
     title = f"Difference from production in {found.measure} ({better} is better), with intervals over queries"
-    return [Drawn(PRODUCTION, title, interval_figure(rows, f"{found.measure}, difference from production"))]
+    return [Drawn(PRODUCTION, title, interval_figure(found.intervals, f"{found.measure}, difference from production"))]
 
 
 def level_figures(results: Results) -> list[Drawn]:

@@ -25,11 +25,11 @@ from numpy.typing import NDArray
 
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.transformed import plain_numbers
-from unskew.diagnosis.click_matrix import check_counts, sums_of_cells
+from unskew.diagnosis.click_kinds import showings_of
+from unskew.diagnosis.click_matrix import check_counts
 from unskew.diagnosis.click_rank import NONE, Trust
 from unskew.diagnosis.leaks import feature_name
 from unskew.propensities.curve import NotIdentified
-from unskew.propensities.position_pairs import counted_impressions
 from unskew.reporting.answers import BAD, GOOD, PLAIN
 
 Matrix = NDArray[np.float64]
@@ -148,39 +148,24 @@ def coupling(log: ClickLog, *, significance: float = 0.01, level: float = 0.95, 
 
 
 def _moved(log: ClickLog, rng: Generator) -> _Moved:
-    chosen = counted_impressions(log, None)
-    positions, places = np.unique(log.positions[chosen].astype(np.int64), return_inverse=True)
-    documents = log.versions[chosen].astype(np.int64)
-    clicked = np.bincount(documents, weights=log.clicks[chosen], minlength=len(log.features)) > 0
-    lowest = np.full(len(log.features), len(positions))
-    np.minimum.at(lowest, documents, places)
-    several = np.zeros(len(log.features), dtype=bool)
-    several[documents[places > lowest[documents]]] = True
-    several = np.flatnonzero(several & clicked)
+    showings = showings_of(log)
+    several = np.flatnonzero(showings.moved & (showings.clicks.sum(axis=1) > 0))
     if not len(several):
         raise NotIdentified(
             "no clicked document was shown at several positions, so the effect of a position on different documents "
             "is not identified. Swap or shuffle a share of the sessions"
         )
-    most = max(1, MOST_CELLS // len(positions))
+    most = max(1, MOST_CELLS // len(showings.positions))
     if len(several) > most:  # a random sample of whole queries
         order = rng.permutation(len(log.query_ids))[log.version_queries[several]]
         several = np.sort(several[np.argsort(order, kind="stable")[:most]])
-    number = np.full(len(log.features), -1)
-    number[several] = np.arange(len(several))
-    row = number[documents]
-    kept = row >= 0
-    cell = row[kept] * len(positions) + places[kept]
-    sessions = np.broadcast_to(log.sessions[:, None], chosen.shape)[chosen][kept]
-    shape = (len(several), len(positions))
-    _, queries = np.unique(log.version_queries[several], return_inverse=True)
-    features = plain_numbers(log)[several].astype(np.float64)
+    chosen, features = showings.select(several), plain_numbers(log)[several].astype(np.float64)
     centred, spread = features - features.mean(axis=0), features.std(axis=0)
     return _Moved(
-        shown=sums_of_cells(cell, sessions, shape),
-        clicks=sums_of_cells(cell, log.clicks[chosen][kept], shape),
+        shown=chosen.shown.toarray(),
+        clicks=chosen.clicks.toarray(),
         features=np.clip(centred / np.where(spread > 0, spread, 1.0), -WIDEST_FEATURE, WIDEST_FEATURE),
-        queries=queries,
+        queries=chosen.queries,
     )
 
 

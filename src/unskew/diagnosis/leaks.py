@@ -25,10 +25,10 @@ from scipy.stats import spearmanr
 
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.transformed import plain_numbers
+from unskew.diagnosis.click_kinds import showings_of
 from unskew.diagnosis.click_matrix import check_counts
 from unskew.diagnosis.logging_policy import shown_pairs
 from unskew.propensities.curve import NotIdentified
-from unskew.propensities.position_pairs import counted_impressions
 from unskew.reporting.answers import BAD, GOOD
 
 Vector = NDArray[np.float64]
@@ -148,13 +148,9 @@ def feature_name(log: ClickLog, column: int) -> str:
 
 def _counted(log: ClickLog) -> tuple[NDArray, Vector, Vector, Vector]:
     """Shown documents, with their impressions, clicks and mean position."""
-    chosen = counted_impressions(log, None)
-    numbers = log.versions[chosen]
-    sessions = np.broadcast_to(log.sessions[:, None], chosen.shape)[chosen].astype(np.float64)
-    n = len(log.features)
-    shown = np.rint(np.bincount(numbers, weights=sessions, minlength=n))
-    clicks = np.rint(np.bincount(numbers, weights=log.clicks[chosen], minlength=n))
-    places = np.bincount(numbers, weights=sessions * log.positions[chosen], minlength=n)
+    showings = showings_of(log)
+    shown, clicks = (np.rint(counts.sum(axis=1)) for counts in (showings.shown, showings.clicks))
+    places = showings.shown @ showings.positions
     documents = np.flatnonzero(shown > 0)
     return documents, shown[documents], np.minimum(clicks, shown)[documents], places[documents] / shown[documents]
 
