@@ -27,7 +27,7 @@ from unskew.papers.experiment_files import load_experiment, shipped
 from unskew.papers.figures import draw
 from unskew.papers.settings import PaperExperiment
 from unskew.papers.sheets import SHEETS
-from unskew.reporting.sheets import VERDICTS, ClaimResult, Sheet, markdown, options_text
+from unskew.reporting.sheets import VERDICTS, ClaimResult, markdown, options_text
 
 PAGES = {  # how `paper` of an experiment begins -> its page
     "Chen et al., NeurIPS 2022": "lbd",
@@ -128,7 +128,7 @@ def cell_text(done: Done, tables: Path, figures: Path) -> str:
     for sheet in SHEETS[experiment.task](experiment, done.results, cell.data):
         if sheet is not None and sheet.name.startswith(SHOWN if tuned else SHOWN[:1]):
             parts.append("### " + markdown(sheet).replace("**", "", 2))
-            write_csv(tables / f"{cell.file}-{sheet.name}.csv", sheet.columns, text_rows(sheet))
+            write_csv(tables / f"{cell.file}-{sheet.name}.csv", sheet.columns, sheet.rows)
     rows = [[found.text, found.verdict, text] for found in done.claims for text in found.detail.split("; ")]
     if rows:
         write_csv(tables / f"{cell.file}-claims.csv", ("claim", "verdict", "comparison"), rows)
@@ -175,10 +175,6 @@ def points_text(experiment: PaperExperiment) -> str:
     if experiment.selection == "all":
         return f"{number}, each a row"
     return f"{number}, chosen on validation queries of the first repetition" if number > 1 else "one"
-
-
-def text_rows(sheet: Sheet) -> list[list[str]]:
-    return [[cell.text for cell in row] for row in sheet.rows]
 
 
 def write_csv(path: Path, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -137,7 +137,7 @@ def test_a_method_with_its_sign_flipped_is_a_new_run_and_is_said_to_be(world, lo
     assert flipped.results.found == 2
     assert [title.split(",")[0] for title in flipped.results.changed] == ["Signed"]
     rows = [sheet.rows for done in (first, flipped) for sheet in done.shown.sheets if sheet.name == "results"]
-    value = [next(row[1].value for row in table if row[0].text == "Signed") for table in rows]
+    value = [next(row[1] for row in table if row[0] == "Signed") for table in rows]
     assert value[0] != value[1]
 
 

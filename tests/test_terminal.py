@@ -2,13 +2,14 @@
 
 import numpy as np
 
+from unskew.display import Screen
 from unskew.reporting import terminal
-from unskew.reporting.terminal import counting_progress, show_table, show_warning
+from unskew.reporting.terminal import counting_progress, show_screen, show_warning
 from unskew.training.model import curve_rows
 
 
 def test_ids_that_look_like_markup_are_shown_as_they_are(capsys):
-    show_table("[/b]", ("[/i]", "count"), [("[/b]", "[bold]")])
+    show_screen(Screen("[/b]", ("[/i]", "count"), [("[/b]", "[bold]")]))
     show_warning("query [/b]")
     shown = capsys.readouterr()
     assert shown.out.count("[/b]") == 2

@@ -20,7 +20,8 @@ import unskew
 from unskew import texts
 from unskew.cli import COMMANDS, app
 from unskew.command_line.declarations import options_of
-from unskew.reporting.sheets import Sheet, latex, markdown, text_fields
+from unskew.display import Screen
+from unskew.reporting.sheets import latex, markdown
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 HOSTILE = [
@@ -83,7 +84,7 @@ def test_one_escaper_per_form(text):
 
 @given(st.lists(any_text, min_size=2, max_size=2))
 def test_a_table_keeps_its_shape_whatever_its_texts(cells):
-    sheet = Sheet("name", cells[0], tuple(cells), (text_fields(cells),), cells[1])
+    sheet = Screen(cells[0], cells, [cells], [cells[1]], name="name")
     for line in markdown(sheet).splitlines()[2:5]:
         assert len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) == 3
     rows = [line for line in latex(sheet).splitlines() if line.endswith(r" \\")]

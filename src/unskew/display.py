@@ -1,7 +1,11 @@
-"""Display: how a result describes itself, as text, as HTML in notebooks, and as a table."""
+"""Display: how a result describes itself, as text, as HTML in notebooks, and as a table.
+
+`Screen` is the one type of a table that is shown; `reporting.sheets` writes it as Markdown, as LaTeX and on a page.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
@@ -13,6 +17,21 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 20  # so that a result fits on one screen
 CELL = 'style="text-align:{};padding:0 0.8em 0 0"'
+NUMBER = re.compile(r"(?:< )?([+−-]?[\d,]*\.?\d+)(?:%| ms)?(?: ± [\d.]+| \(.*\))?(?: [+−]{1,2})?")
+
+
+def number(text: str) -> float | None:
+    """The number that a cell is sorted by; None if it holds none.
+
+    >>> [number(text) for text in ("1,000", "−0.5 ± 0.01 ++", "< .001", "3 to 4", "–")]
+    [1000.0, -0.5, 0.001, None, None]
+    """
+    match = NUMBER.fullmatch(text)
+    return float(match[1].replace(",", "").replace("−", "-")) if match else None
+
+
+class Best(str):
+    """The text of a cell that is the best of its column."""
 
 
 @dataclass(frozen=True)
@@ -23,9 +42,32 @@ class Screen:
     columns: Sequence[str] = ()
     rows: Sequence[Sequence[str]] = ()
     notes: Sequence[str] = ()
-    left: int = 1  # number of text columns; the others are numbers
+    left: int | None = None  # number of text columns; the others are numbers. None: as the cells say, at least one
     n_rows: int | None = None  # total number of rows, if `rows` holds only the first
     more: Sequence[Screen] = ()  # between table and notes, where there is room: in a terminal and in a notebook
+    name: str = ""  # of its files
+
+    @property
+    def is_text(self) -> list[bool]:
+        """Which columns hold no number at all."""
+        return [all(number(row[place]) is None for row in self.rows) for place in range(len(self.columns))]
+
+    @property
+    def n_left(self) -> int:
+        """The number of text columns."""
+        return max(1, [*self.is_text, False].index(False)) if self.left is None else self.left
+
+    def to_table(self) -> pa.Table:
+        """The table as Arrow has it: numbers where a column has some, else the texts."""
+        import pyarrow as pa
+
+        columns = zip(self.columns, self.is_text, strict=True)
+        cells = [(name, [row[place] for row in self.rows], text) for place, (name, text) in enumerate(columns)]
+        return pa.table({name: texts if text else [*map(number, texts)] for name, texts, text in cells})
+
+    def to_pandas(self) -> Any:
+        """The same as a pandas data frame."""
+        return self.to_table().to_pandas()
 
     def text(self) -> str:
         """Aligned plain text."""
@@ -45,16 +87,13 @@ class Screen:
         return f"<div>{''.join(parts)}</div>"
 
     def _aligned(self, row: Sequence[str], widths: Sequence[int]) -> list[str]:
-        cells = zip(row, widths, strict=True)
-        return [
-            text.ljust(width) if place < self.left else text.rjust(width) for place, (text, width) in enumerate(cells)
-        ]
+        left = self.n_left
+        cells = enumerate(zip(row, widths, strict=True))
+        return [text.ljust(width) if place < left else text.rjust(width) for place, (text, width) in cells]
 
     def _html_row(self, tag: str, row: Sequence[str]) -> str:
-        cells = [
-            f"<{tag} {CELL.format('left' if place < self.left else 'right')}>{for_html(text)}</{tag}>"
-            for place, text in enumerate(row)
-        ]
+        sides = ["left" if place < self.n_left else "right" for place in range(len(row))]
+        cells = [f"<{tag} {CELL.format(side)}>{for_html(text)}</{tag}>" for side, text in zip(sides, row, strict=True)]
         return f"<tr>{''.join(cells)}</tr>"
 
     def _left_out(self) -> list[str]:

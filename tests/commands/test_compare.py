@@ -50,15 +50,6 @@ def test_json_holds_the_verdict_and_every_standing(folder, tmp_path):
     assert "production" in against["verdict"]
 
 
-def test_with_labels_production_is_a_row_as_well(folder, tmp_path):
-    labels = ["--validate", "world:tiny", "--test", "world:tiny"]
-    shown = run(folder, "--methods", "naive,dla", *FAST, *labels, "--out", tmp_path / "out", "--json")
-    found = json.loads(shown.stdout)
-    assert [row[0] for row in found["tables"]["production"]] == ["production", "naive", "dla"]
-    assert found["against_production"]["measure"] == "ndcg@10"
-    assert "imitated from features" in found["against_production"]["production"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

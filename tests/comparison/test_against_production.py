@@ -60,6 +60,6 @@ def test_where_lower_is_better_the_best_is_the_lowest():
 
 def test_the_table_has_a_row_for_production_and_says_where_it_comes_from():
     sheet = standing_sheet(outlook(Standing("dla", 0.7, 0.6, 0.8, 0.2, 0.15, 0.25, beats=True)), 5)
-    assert [cell.text for cell in sheet.rows[0]] == ["production", "0.5000", "0.4000 to 0.6000", "–", "–", "–"]
-    assert [cell.text for cell in sheet.rows[1]][3:] == ["+0.2000", "+0.1500 to +0.2500", "better"]
-    assert sheet.note.startswith("Production: policy score.")
+    assert list(sheet.rows[0]) == ["production", "0.5000", "0.4000 to 0.6000", "–", "–", "–"]
+    assert list(sheet.rows[1])[3:] == ["+0.2000", "+0.1500 to +0.2500", "better"]
+    assert sheet.notes[0].startswith("Production: policy score.")

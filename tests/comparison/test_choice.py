@@ -10,7 +10,7 @@ from unskew.comparison.choice import Choice, certify, choose
 from unskew.comparison.held_out import make_case
 from unskew.comparison.safety import stakes
 from unskew.data.clicks.click_log import ClickLog
-from unskew.evaluation.criteria import Contender
+from unskew.evaluation.criteria import NO_CURVE, Contender
 from unskew.evaluation.held_out import HeldOut
 from unskew.simulation.policies import Random
 
@@ -68,7 +68,7 @@ def test_the_reason_is_one_sentence_with_the_gain_and_its_interval():
     found = choose(["naive", "two_tower"], lambda name: np.array([0.1, 0.3]) * (name == "two_tower"))
     # mean .2, standard error .1, t quantile 12.706 at one degree of freedom
     assert found.reason == "No bias can be shown, so a click is taken as it is"
-    assert found.steps[0].line == "position: +0.2000 per click (−1.0706 to +1.4706) over plain clicks"
+    assert (found.steps[0].part, found.steps[0].numbers) == ("position", ("+0.2000", "−1.0706 to +1.4706"))
     sure = choose(["naive", "two_tower"], lambda name: np.full(2, 0.25) * (name == "two_tower"))
     assert sure.reason.endswith("clicks of 2 held-out queries better by 0.2500 per click (0.2500 to 0.2500)")
 
@@ -89,7 +89,7 @@ def test_a_good_ranker_is_certified_and_a_bad_one_is_not(evidence, truth):
 
 def test_without_a_criterion_that_can_rank_production_there_is_no_verdict(evidence, truth):
     good = Contender(truth)
-    blind = replace(evidence, propensities=None, held_out=HeldOut(evidence.held_out.log.select(np.arange(1))))
+    blind = replace(evidence, propensities=NO_CURVE, held_out=HeldOut(evidence.held_out.log.select(np.arange(1))))
     found = certify(Choice("naive"), {"naive": good}, good, blind)
     assert found.criteria == ()
     assert not found.better

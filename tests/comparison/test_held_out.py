@@ -11,6 +11,7 @@ from unskew.comparison.held_out import contender_of, make_case
 from unskew.data.clicks.click_log import ClickLog
 from unskew.evaluation.criteria import measure_all
 from unskew.evaluation.held_out import HeldOut
+from unskew.reporting.answers import Refusal
 from unskew.simulation.simulate import simulate
 from unskew.training.fitting import fit_recipe
 from unskew.training.recipe import Recipe
@@ -48,7 +49,7 @@ def test_queries_that_choose_hyper_parameters_do_not_give_the_numbers(log):
 
 def test_a_log_in_a_fixed_order_has_no_propensities_and_says_why(world):
     case = make_case(simulate(world.train, "svm", "position_based", sessions=4).log)
-    assert case.evidence.propensities is None
+    assert isinstance(case.evidence.propensities, Refusal)
     assert case.about["propensities"].startswith("the log does not identify propensities")
     assert case.about["production"] == "policy score, which orders 100% of shown pairs as shown"
 

@@ -161,8 +161,6 @@ def test_positions_between_which_nothing_moved_are_named():
 
 
 def test_one_kind_and_graded_feedback_are_refused():
-    with pytest.raises(ValueError, match="at least 2"):
-        click_matrix_without_grades(TWO_LISTS, n_kinds=1)
     with pytest.raises(NotIdentified, match="two kinds"):
         click_matrix(TWO_LISTS, [1, 1, 1, 1])
     with pytest.raises(ValueError, match="the log has 4 documents"):

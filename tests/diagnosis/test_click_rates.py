@@ -1,7 +1,6 @@
 """Click-through by position: rates by hand, and an interval that holds the truth as often as it says."""
 
 import numpy as np
-import pytest
 from numpy.testing import assert_allclose
 
 from sample_logs import log_of
@@ -47,8 +46,3 @@ def test_a_log_of_single_documents_counts_the_same():
         )
     }
     assert rows == {(0, 0): (4, 10), (1, 1): (1, 10), (1, 0): (2, 20), (0, 1): (3, 20)}
-
-
-def test_a_level_that_makes_no_sense_is_refused():
-    with pytest.raises(ValueError, match="level"):
-        click_rates(counted([[4, 1]], [10]), level=1.0)

@@ -268,7 +268,8 @@ def test_odd_logs_are_diagnosed_without_a_fall(odd, tmp_path):
     found = diagnose(odd, quick=True)
     json.dumps(found.to_json(), allow_nan=False)
     assert write_diagnosis(found, tmp_path / "report.html", "odd", "unskew diagnose odd").exists()
-    assert verdict(found).lines
+    single = verdict(found).lines[0].startswith("All documents were shown at one position")
+    assert single == (odd.versions.shape[1] == 1)
 
 
 def test_a_log_without_clicks_can_tell_nothing():
@@ -294,11 +295,6 @@ def test_one_next_command_ends_the_diagnosis(good, one_order):
     assert good.verdict.lines[-1] == "Next: unskew auto LOG --out model"
     silent = small_log([[0, 1, 2]], np.zeros((1, 3)), [1])
     assert diagnose(silent, quick=True).verdict.command.startswith("unskew ingest")
-
-
-def test_lists_of_one_document_have_no_order():
-    found = verdict(diagnose(small_log([[0], [1]], [[1], [0]], [1, 1]), quick=True))
-    assert found.lines[0].startswith("All documents were shown at one position")
 
 
 def test_categories_that_no_test_looks_at_are_named(good):

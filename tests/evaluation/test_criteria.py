@@ -23,6 +23,7 @@ from unskew.evaluation.differences import mean_interval
 from unskew.evaluation.evaluate import evaluate_scorer
 from unskew.evaluation.held_out import HeldOut
 from unskew.evaluation.production import production_of_log
+from unskew.reporting.answers import Refusal
 from unskew.simulation.policies import NoisyOracle
 from unskew.simulation.simulate import simulate
 from unskew.training.fitting import fit_recipe
@@ -99,7 +100,7 @@ def test_production_has_every_criterion_but_likelihoods_and_unshown_documents(lo
 
 
 def test_without_propensities_the_reason_stands_in_their_place(log):
-    evidence = Evidence(HeldOut(log), why_not="the order never varies")
+    evidence = Evidence(HeldOut(log), Refusal("the order never varies"))
     values, reasons = measure_all(Contender(production_of_log(log).scores), evidence)
     assert {reasons[name] for name in NEEDS_PROPENSITIES} == {"the order never varies"}
     assert not NEEDS_PROPENSITIES & set(values)

@@ -1,5 +1,4 @@
 from itertools import pairwise
-from math import log2
 
 import numpy as np
 import pyarrow as pa
@@ -64,13 +63,6 @@ def test_scores_of_another_program_stand_in_for_a_ranker():
     as_scores = evaluate_scorer(judged.features[:, 0], judged)
     for name, values in as_function.per_query.items():
         np.testing.assert_array_equal(as_scores.per_query[name], values)
-
-
-def test_the_order_in_which_documents_stand_can_be_evaluated():
-    judged = judged_set()
-    result = evaluate_scorer(-np.arange(judged.n_documents), judged, ["ndcg"])
-    first = (3 + 1 / 2) / (3 + 1 / log2(3))
-    assert result.values("ndcg").tolist() == pytest.approx([first, np.nan, 1 / log2(3)], nan_ok=True)
 
 
 def test_values_do_not_depend_on_how_queries_are_batched():

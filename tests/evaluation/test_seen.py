@@ -55,7 +55,7 @@ def test_a_comparison_shows_both_kinds_side_by_side():
     experiment = SimpleNamespace(metric="mrr")
     sheet = seen_sheet(experiment, results, {"3": True, "4": False, "5": False})
     assert sheet.columns == ("method", "in the log (1)", "not in the log (2)")
-    assert [cell.text for cell in sheet.rows[0]] == ["dla", "1.0000", "0.5000"]
+    assert list(sheet.rows[0]) == ["dla", "1.0000", "0.5000"]
     assert seen_sheet(experiment, results, {"3": False}) is None
 
 

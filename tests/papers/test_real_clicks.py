@@ -8,8 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from unskew.papers.experiment_files import load_experiment
-from unskew.papers.real_clicks import on_real_clicks
-from unskew.papers.reproduce import reproduce
+from unskew.papers.reproduce import on_real_clicks, reproduce
 
 N_QUERIES, N_SHOWN = 12, 10
 FEW = {"steps": 4, "validate_every": 2, "hidden": [4], "batch_size": 8}

@@ -8,6 +8,7 @@ from unskew.comparison.run import Result
 from unskew.comparison.settings import Entry, Setting
 from unskew.comparison.statistics import Table
 from unskew.comparison.tables import chosen_sheet, difference_sheet, result_sheets
+from unskew.display import Best
 from unskew.papers.settings import Expected, PaperExperiment
 from unskew.papers.sheets import expected_beside
 
@@ -45,7 +46,7 @@ def results(setting=""):
 
 
 def texts(sheet):
-    return [[cell.text for cell in row] for row in sheet.rows]
+    return [list(row) for row in sheet.rows]
 
 
 def test_results_stand_beside_the_papers_numbers_with_marks():
@@ -56,9 +57,9 @@ def test_results_stand_beside_the_papers_numbers_with_marks():
         ["Clicks", "0.5000 ± 0.0000", "9.5000 ± 0.0000", "0.741", "–"],
         ["DLA", "0.5200 ± 0.0000 ++", "9.4800 ± 0.0000 ++", "0.755", "0.696"],
     ]
-    assert "against Clicks" in sheet.note
+    assert "against Clicks" in sheet.notes[0]
     for column in (1, 2):  # the best of those that learn from clicks; of arp, the smallest
-        assert [row[column].best for row in sheet.rows] == [False, False, True]
+        assert [isinstance(row[column], Best) for row in sheet.rows] == [False, False, True]
 
 
 def test_on_the_papers_own_data_only_its_number_on_that_data_is_shown():
@@ -79,7 +80,7 @@ def test_many_settings_make_one_table_of_the_main_metric():
 
 def test_a_method_with_fewer_repetitions_is_named():
     (sheet,) = result_sheets(EXPERIMENT, Table(results()[:-1]), "world:tiny")
-    assert "Fewer repetitions: DLA (1)." in sheet.note
+    assert "Fewer repetitions: DLA (1)." in sheet.notes[0]
 
 
 def test_differences_come_with_an_interval_and_both_tests():

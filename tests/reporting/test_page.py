@@ -4,15 +4,11 @@ import re
 
 import pytest
 
+from unskew.display import Best, Screen
 from unskew.reporting.drawing import Drawn, line_figure
-from unskew.reporting.sheets import ClaimResult, Field, Section, Sheet, write_report
+from unskew.reporting.sheets import ClaimResult, Section, write_report
 
-ROWS = (
-    (Field("DLA"), Field("0.75 ± 0.01 ++", 0.75)),
-    (Field("LBD"), Field("0.80", 0.80, best=True)),
-    (Field("clicks"), Field("0.70", 0.70)),
-    (Field("nobody"), Field("–")),
-)
+ROWS = (("DLA", "0.75 ± 0.01 ++"), ("LBD", Best("0.80")), ("clicks", "0.70"), ("nobody", "–"))
 
 
 @pytest.fixture
@@ -28,7 +24,9 @@ def page(tmp_path):
             verdicts=[ClaimResult("it works", "holds", "p < .001"), ClaimResult("x", "fails", "")],
         ),
         Section(
-            "Results", sheets=[Sheet("results", "Rankers", ("method", "ndcg@10"), ROWS, "A note.")], figures=figures
+            "Results",
+            sheets=[Screen("Rankers", ("method", "ndcg@10"), ROWS, ["A note."], name="results")],
+            figures=figures,
         ),
         Section("Run it again", facts={"torch": "2"}, command="unskew reproduce x"),
     ]

@@ -2,9 +2,10 @@
 
 import pytest
 
-from unskew.reporting.sheets import Field, Sheet, latex, markdown
+from unskew.display import Best, Screen
+from unskew.reporting.sheets import latex, markdown
 
-SHEET = Sheet("s", "A & B", ("who", "n_1"), ((Field("x_y"), Field("1 ± 2", 1.0, best=True)),), "100% true")
+SHEET = Screen("A & B", ("who", "n_1"), [("x_y", Best("1 ± 2"))], ["100% true"], name="s")
 
 
 def test_markdown_has_a_line_a_row_and_bold_for_the_best():
@@ -21,12 +22,12 @@ def test_latex_escapes_what_tex_would_take_for_commands():
 
 @pytest.mark.parametrize("write", [markdown, latex])
 def test_an_empty_table_can_be_written(write):
-    assert write(Sheet("s", "t", ("a", "b"), ()))
+    assert write(Screen("t", ("a", "b")))
 
 
 def test_latex_has_a_label_marks_as_superscripts_and_metrics_as_papers_print_them():
-    fields = (Field("A_{1} \\ $"), Field("0.5200 ± 0.0010 ++", 0.52, best=True), Field("0.4 −", 0.4))
-    text = latex(Sheet("results", "ndcg@10 at λ", ("method", "ndcg@10 ↑", "p@5 ↑"), (fields,)))
+    cells = ("A_{1} \\ $", Best("0.5200 ± 0.0010 ++"), "0.4 −")
+    text = latex(Screen("ndcg@10 at λ", ("method", "ndcg@10 ↑", "p@5 ↑"), [cells], name="results"))
     assert r"method & nDCG@10 & P@5 \\" in text
     assert r"A\_\{1\} \textbackslash{} \$ & \textbf{0.5200 $\pm$ 0.0010$^{++}$} & 0.4$^{-}$ \\" in text
     assert r"\caption{nDCG@10 at $\lambda$.}" in text

@@ -405,7 +405,7 @@ def _option(words: list[str], text: str) -> Option:
         elif first == "=":
             said["default"] = _literal(rest)
         elif first == ":":
-            said["kind"] = {**KINDS, "Path": Path, "list": list[str]}[rest]
+            said["kind"] = KINDS[rest]
         elif first == "-":
             said["flag"] = word
         elif first == ">":

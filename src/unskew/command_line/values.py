@@ -45,27 +45,12 @@ def parse_grids(pairs: Sequence[str]) -> dict[str, dict[str, list[Any]]]:
     return grids
 
 
-def parse_files(pairs: Sequence[str]) -> dict[str, str]:
-    """`NAME=FILE` pairs."""
-    return dict(_pair(pair, "a ranker for --scores", "NAME=FILE.parquet") for pair in pairs)
-
-
 def parse_folds(text: str) -> list[int]:
     """Comma-separated numbers of folds."""
     try:
         return [int(part) for part in text.split(",")]
     except ValueError as error:
         raise ValueError(f"--folds takes comma-separated numbers starting at 1, got '{text}'") from error
-
-
-def parse_names(text: str) -> list[str]:
-    """Comma-separated names."""
-    return [name.strip() for name in text.split(",")]
-
-
-def parse_data(text: str) -> list[str]:
-    """Names of data sets; your own files are `train=FILE,valid=FILE,test=FILE`."""
-    return [text] if "=" in text else text.split(",")
 
 
 def share_or_name(text: str) -> float | str:
@@ -114,11 +99,15 @@ def _joined(values: str | Sequence[Any]) -> list[str]:
 
 PAIRS = Form(parse_options, _pairs, repeated=True)
 GRIDS = Form(parse_grids, _written_grids, repeated=True)
-FILES = Form(parse_files, lambda files: [f"{name}={file}" for name, file in files.items()], repeated=True)
+FILES = Form(
+    lambda pairs: dict(_pair(pair, "a ranker for --scores", "NAME=FILE.parquet") for pair in pairs),
+    lambda files: [f"{name}={file}" for name, file in files.items()],
+    repeated=True,
+)
 GRADES = Form(parse_grades, lambda grades: [",".join(f"{kind}={weight:g}" for kind, weight in grades.items())])
 FOLDS = Form(parse_folds, _joined)
-NAMES = Form(parse_names, _joined)
-DATA = Form(parse_data, _joined)
+NAMES = Form(lambda text: [name.strip() for name in text.split(",")], _joined)
+DATA = Form(lambda text: [text] if "=" in text else text.split(","), _joined)  # train=FILE,valid=FILE,test=FILE is one
 SHARE = Form(share_or_name, lambda value: [str(value)])
 FRESH = Form(
     lambda labels: "all" in labels or labels,

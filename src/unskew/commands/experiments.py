@@ -12,11 +12,12 @@ from rich.markup import escape
 
 from unskew.commands.app import Given, call, print_result
 from unskew.comparison.outputs import Finished
+from unskew.display import Screen
 from unskew.extensions import load_part
 from unskew.methods import METHODS, hyper_parameters
 from unskew.papers.experiment_files import experiment_text
 from unskew.papers.reproduce import descriptions
-from unskew.reporting.terminal import console, errors, show_json, show_table
+from unskew.reporting.terminal import console, errors, show_json, show_screen
 
 
 def compare(given: Given) -> None:
@@ -32,7 +33,7 @@ def reproduce(given: Given) -> None:
         if given["json"]:
             show_json([dict(zip(("name", "title", "paper"), row, strict=True)) for row in rows])
         else:
-            show_table("Experiments", ("name", "what it shows", "paper"), rows, left=3)
+            show_screen(Screen("Experiments", ("name", "what it shows", "paper"), rows, left=3))
     elif given["show"]:
         sys.stdout.write(experiment_text(name))
     else:
@@ -55,7 +56,7 @@ def methods(given: Given) -> None:
         (name, method.paper, method.assumes, "\n".join(f"{key}={value}" for key, value in defaults[name].items()))
         for name, method in METHODS.items()
     ]
-    show_table("Methods", ("name", "paper", "assumes", "hyper-parameters (--set)"), rows, left=4)
+    show_screen(Screen("Methods", ("name", "paper", "assumes", "hyper-parameters (--set)"), rows, left=4))
 
 
 def _show(done: Finished, given: Given) -> None:

@@ -12,8 +12,7 @@ import typer
 import unskew
 from unskew.command_line.repeating import command_line
 from unskew.commands.app import Given, call, grading, print_result, shows_progress
-from unskew.comparison.auto_page import write_auto
-from unskew.comparison.automatic import NOT_BETTER, SAFE
+from unskew.comparison.automatic import NOT_BETTER, SAFE, write_auto
 from unskew.comparison.learning import AUTO, DEFAULT_METHOD
 from unskew.data.clicks.log_checks import refuse_positions
 from unskew.data.clicks.windows import window
@@ -44,7 +43,7 @@ def auto(given: Given, log: Any = None) -> None:
         unskew.save_model(chosen.model, out, overwrite=given["overwrite"])
     kept = {name: value for name, value in given.items() if name not in ("json", "quiet", "set", "overwrite")}
     again = command_line("auto", {**kept, "options": given["set"] or {}})
-    report = write_auto(chosen.verdict, out.with_name(f"{out.name}.html"), str(given["log"]), again, chosen.model)
+    report = write_auto(chosen, out.with_name(f"{out.name}.html"), str(given["log"]), again)
     shutil.rmtree(scratch, ignore_errors=True)
     written = "No model was written; use --force to write it anyway" if refused else f"Model written to {out}"
     files = {"model": None if refused else out, "report": report}

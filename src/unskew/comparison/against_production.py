@@ -18,9 +18,10 @@ from unskew.comparison.run import Results
 from unskew.comparison.settings import Experiment
 from unskew.comparison.statistics import Table
 from unskew.data.judged.metrics import metric
+from unskew.display import Screen
 from unskew.evaluation.criteria import CRITERIA, DEFAULT_CRITERION, leading_criterion
 from unskew.evaluation.differences import mean_interval, paired
-from unskew.reporting.sheets import NOTHING, Field, Sheet, signed
+from unskew.reporting.sheets import NOTHING, directed, interval_text, signed
 
 PRODUCTION = "production"
 ALPHA = 0.05
@@ -45,13 +46,16 @@ class Standing:
     beats: bool = False
 
     @property
+    def shown(self) -> str:
+        """The difference with its sign."""
+        return NOTHING if self.difference is None else signed(self.difference)
+
+    @property
     def verdict(self) -> str:
         if self.difference is None:
             return NOTHING
-        return "better" if self.beats else NO_DIFFERENCE if self._spans_zero() else "worse"
-
-    def _spans_zero(self) -> bool:
-        return self.least is not None and self.most is not None and self.least <= 0 <= self.most
+        spans_zero = self.least is not None and self.most is not None and self.least <= 0 <= self.most
+        return "better" if self.beats else NO_DIFFERENCE if spans_zero else "worse"
 
 
 @dataclass(frozen=True)
@@ -65,15 +69,25 @@ class Outlook:
     explanation: str = ""  # what the measure can and cannot show
 
     @property
+    def rivals(self) -> list[Standing]:
+        """What is compared with production."""
+        return [entry for entry in self.standings if entry.difference is not None]
+
+    @property
+    def intervals(self) -> list[tuple[str, float, float | None, float | None]]:
+        """Label, difference from production, and its interval."""
+        return [(one.label, one.difference or 0.0, one.least, one.most) for one in self.rivals]
+
+    @property
     def line(self) -> str:
         """The verdict in one sentence."""
-        rivals = [entry for entry in self.standings if entry.difference is not None]
+        rivals = self.rivals
         if not any(entry.label == PRODUCTION for entry in self.standings) or not rivals:
             return f"no verdict on production: {self.measure} cannot rank it. {TO_RANK_PRODUCTION}"
         sign = 1 if self.higher_is_better else -1
         best = max(rivals, key=lambda entry: sign * (entry.difference or 0.0))
         others = [entry.label for entry in rivals if entry.beats and entry.label != best.label]
-        numbers = f"{signed(best.difference or 0.0)} {self.measure} ({_range(best)})"
+        numbers = f"{signed(best.difference or 0.0)} {self.measure} ({interval_text(best.least, best.most)})"
         if best.beats:
             also = f"; so {'does' if len(others) == 1 else 'do'} {', '.join(others)}" if others else ""
             return f"{best.label} beats production by {numbers}{also}"
@@ -144,55 +158,53 @@ def standings(values: Mapping[str, NDArray[np.float64]], higher_is_better: bool 
     return found
 
 
-def standing_sheet(found: Outlook, n_seeds: int) -> Sheet:
+def standing_sheet(found: Outlook, n_seeds: int) -> Screen:
     """Methods against production, as a table."""
-    columns = ("", f"{found.measure} {'↑' if found.higher_is_better else '↓'}", "95% interval")
+    columns = ("", directed(found.measure, found.higher_is_better), "95% interval")
     against = ("difference from production", "interval of the difference", "verdict")
     rows = [
         (
-            Field(entry.label),
-            Field(f"{entry.mean:.4f}", entry.mean),
-            Field(f"{entry.low:.4f} to {entry.high:.4f}", entry.low),
-            Field(NOTHING if entry.difference is None else signed(entry.difference), entry.difference),
-            Field(NOTHING if entry.difference is None else _range(entry), entry.least),
-            Field(entry.verdict),
+            each.label,
+            f"{each.mean:.4f}",
+            f"{each.low:.4f} to {each.high:.4f}",
+            each.shown,
+            interval_text(each.least, each.most),
+            each.verdict,
         )
-        for entry in found.standings
+        for each in found.standings
     ]
     trainings = "one training" if n_seeds == 1 else f"{n_seeds} trainings"
     note = (
         f"Production: {found.source}. Intervals are over queries, of values averaged over {trainings}. Differences are "
         "paired by query, and their intervals hold for all methods simultaneously."
     )
-    return Sheet("production", "Against production", (*columns, *against), tuple(rows), note)
+    return Screen("Against production", (*columns, *against), rows, [note], name="production")
 
 
-def criteria_sheets(results: Results) -> list[Sheet]:
+def criteria_sheets(results: Results) -> list[Screen]:
     """All criteria of all methods, and what they can and cannot show."""
     table = Table(results.results)
     if not table.labels():
         return []
     measured = [name for name in CRITERIA if any(name in _values(table, label) for label in table.labels())]
     labels = sorted(table.labels(), key=lambda label: label != PRODUCTION)
-    rows = [(Field(_directed(name)), *(_cell(table, label, name) for label in labels)) for name in measured]
+    titles = {name: directed(CRITERIA[name].title, CRITERIA[name].higher_is_better) for name in measured}
+    rows = [(titles[name], *(_cell(table, label, name) for label in labels)) for name in measured]
     unmeasured = {name: _reasons(table, labels[0]).get(name, "") for name in CRITERIA if name not in measured}
     note = "Estimate ± half of its 95% interval over held-out queries, averaged over trainings."
     if unmeasured:
         missing = "; ".join(f"{CRITERIA[name].title}: {reason}" for name, reason in unmeasured.items())
         note += f" Not measured: {missing}."
-    meaning = [
-        (Field(entry.title), Field(entry.measures), Field(entry.can_tell), Field(entry.cannot_tell))
-        for name, entry in CRITERIA.items()
-        if name in measured
-    ]
+    used = [CRITERIA[name] for name in measured]
+    meaning = [(entry.title, entry.measures, entry.can_tell, entry.cannot_tell) for entry in used]
     columns = ("criterion", "measures", "shows", "does not show, and limits")
     return [
-        Sheet("criteria", "Criteria on held-out clicks", ("", *labels), tuple(rows), note),
-        Sheet("meaning", "What the criteria mean", columns, tuple(meaning)),
+        Screen("Criteria on held-out clicks", ("", *labels), rows, [note], name="criteria"),
+        Screen("What the criteria mean", columns, meaning, name="meaning"),
     ]
 
 
-def click_prediction_sheet(results: Results) -> Sheet | None:
+def click_prediction_sheet(results: Results) -> Screen | None:
     """What `evaluate` measures on held-out clicks, of methods that predict every click; None: there are none."""
     table = Table(results.results)
     about = {label: [result.outcome.about for result in table.of("", label)] for label in table.labels()}
@@ -201,23 +213,20 @@ def click_prediction_sheet(results: Results) -> Sheet | None:
     if not known:
         return None
     names = list(dict.fromkeys(name for rows in known.values() for row in rows for name in row))
-    rows = tuple(
-        (Field(label), *(_estimate([row[name] for row in rows if name in row]) for name in names))
+    rows = [
+        (label, *(_estimate([row[name] for row in rows if name in row]) for name in names))
         for label, rows in known.items()
-    )
+    ]
     note = (
         "As `unskew evaluate` measures them on the held-out clicks, averaged over trainings, with 95% intervals over "
         "sessions (of nDCG: over queries). The queries are held out, so a model of ids knows their documents by URL at "
         "most. Predicted / observed clicks: 1 is perfect."
     )
-    return Sheet("click_prediction", "Predicted clicks", ("", *names), rows, note)
+    return Screen("Predicted clicks", ("", *names), rows, [note], name="click_prediction")
 
 
-def _estimate(estimates: Sequence[Sequence[float]]) -> Field:
-    if not estimates:
-        return Field(NOTHING)
-    value, low, high = np.mean(estimates, axis=0)
-    return Field(f"{value:.4f} ({low:.4f} to {high:.4f})", float(value))
+def _estimate(estimates: Sequence[Sequence[float]]) -> str:
+    return "{:.4f} ({:.4f} to {:.4f})".format(*np.mean(estimates, axis=0)) if estimates else NOTHING
 
 
 def _explained(name: str, asked: str | None) -> str:
@@ -238,19 +247,9 @@ def _reasons(table: Table, label: str) -> dict[str, str]:
     return table.of("", label)[0].outcome.about.get("reasons", {})
 
 
-def _cell(table: Table, label: str, name: str) -> Field:
+def _cell(table: Table, label: str, name: str) -> str:
     results = table.of("", label)
     if not all(name in result.outcome.per_query for result in results):
-        return Field(_reasons(table, label).get(name, NOTHING))
+        return _reasons(table, label).get(name, NOTHING)
     mean, low, high = mean_interval(np.mean([result.outcome.per_query[name] for result in results], axis=0))
-    return Field(f"{mean:.4f} ± {(high - low) / 2:.4f}", mean)
-
-
-def _directed(name: str) -> str:
-    return f"{CRITERIA[name].title} {'↑' if CRITERIA[name].higher_is_better else '↓'}"
-
-
-def _range(entry: Standing) -> str:
-    if entry.least is None or entry.most is None:
-        return NOTHING
-    return f"{signed(entry.least)} to {signed(entry.most)}"
+    return f"{mean:.4f} ± {(high - low) / 2:.4f}"

@@ -30,9 +30,9 @@ from unskew.comparison.choice import (
     choose,
 )
 from unskew.comparison.held_out import Case, contender_of, make_case
-from unskew.comparison.safety import Stakes, stakes
-from unskew.comparison.surer import surer_lines
+from unskew.comparison.safety import Stakes, stakes, surer_lines
 from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.lineage import lineage_line
 from unskew.data.clicks.storage import LogFolder
 from unskew.data.clicks.within_memory import MEMORY
 from unskew.data.inputs import LogOrPlace, Place, as_part
@@ -45,7 +45,10 @@ from unskew.evaluation.criteria import CRITERIA, Contender, Evidence, click_like
 from unskew.evaluation.held_out import HeldOut, Vector
 from unskew.evaluation.production import LatestRanker, latest_ranker, production_of_log
 from unskew.methods import METHODS, hyper_parameters
-from unskew.reporting.sheets import signed
+from unskew.reporting.answers import attempt
+from unskew.reporting.answers import known as known_result
+from unskew.reporting.drawing import Drawn, interval_figure, position_figure
+from unskew.reporting.sheets import Section, signed, write_report
 from unskew.reporting.terminal import Follow, counting_progress, followed
 from unskew.serving.saved_ranker import as_model
 from unskew.training.ending import FEWEST_QUERIES, held_out_share
@@ -59,6 +62,11 @@ CERTIFYING = 0.15  # share of the queries that certify the choice, where the log
 LINE = 120  # characters of a note on the screen
 SAFE = "dla"  # if nothing can be chosen
 BETTER, NOT_BETTER, UNKNOWN = "better", "not better", "unknown"
+GAIN = (
+    "Gain: how much better the larger model predicts the place of a click in its list, in log-likelihood per click of "
+    "queries that it did not learn from, with 95% intervals over queries, for all models of a level together. A model "
+    "is accepted if its interval is above 0."
+)
 NO_VERDICT = "No verdict on production: whether it is better cannot be told from this log."
 ASSUMED = "Every criterion assumes examination by position alone."
 
@@ -85,6 +93,21 @@ class AutoVerdict:
 
     def __str__(self) -> str:
         return f"{self.method}: {self.reason}. {self.against_production}"
+
+    @property
+    def climb(self) -> Screen:
+        """The models that were compared by held-out clicks, from the simplest upwards."""
+        rows = [
+            (each.method, each.part, each.over, *each.numbers, "yes" if each.accepted else "no") for each in self.steps
+        ]
+        columns = ("model", "adds", "to", "gain per click", "interval", "accepted")
+        return Screen("Models compared by held-out clicks", columns, rows, [GAIN], name="steps")
+
+    @property
+    def considered(self) -> Screen:
+        """The methods that were considered, and what the diagnosis says about each."""
+        rows = [(entry.method, entry.word, entry.reason) for entry in self.tried]
+        return Screen("Methods", ("method", "diagnosis", "reason"), rows, name="tried")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -114,22 +137,12 @@ class Chosen(Displayed):
 
     def screen(self) -> Screen:
         found, started = self.verdict, self.model.trained_on.get("started_from")
-        columns = ("model", "compared with", "gain per click", "95% interval", "accepted")
-        rows = [
-            (step.method, step.over, signed(step.gain), f"{signed(step.low)} to {signed(step.high)}", _word(step))
-            for step in found.steps
-        ]
         start = "" if started is None else f"Started from a model of {started['steps']:,} steps."
         risks = () if found.stakes is None else found.stakes.lines
         notes = [f"{found.reason}.", found.against_production, *risks, *found.surer, *found.log, start]
         lines = [line for note in notes for line in textwrap.wrap(note, LINE)]
-        tried = [(entry.method, entry.word, textwrap.shorten(entry.reason, LINE)) for entry in found.tried]
-        more = [Screen("Methods", ("method", "diagnosis", "reason"), tried, left=3)] if tried else []
-        return Screen(f"Chosen: {found.method}", columns, rows, lines, left=2, more=more)
-
-
-def _word(step: Step) -> str:
-    return "yes" if step.accepted else "no"
+        more = [found.considered] if found.tried else []
+        return replace(found.climb, title=f"Chosen: {found.method}", notes=lines, more=more)
 
 
 def auto(
@@ -294,7 +307,8 @@ def _verdict(log: ClickLog, runs: _Runs, which: str | None) -> AutoVerdict:
         criteria=bool(found.criteria),
         varied=known.connected,
     )
-    shown = _production_of(held_out.log, latest)
+    which = latest if isinstance(latest, str) else latest.which
+    shown = attempt(lambda: production_of_log(held_out.log, which).scores)  # it may not have been shown there
     return AutoVerdict(
         method=found.choice.label,
         reason=found.choice.reason,
@@ -302,7 +316,7 @@ def _verdict(log: ClickLog, runs: _Runs, which: str | None) -> AutoVerdict:
         against_production=line,
         log=told.lines[:1],
         steps=choice.steps,
-        stakes=stakes(own.scores, tried[PLAIN].scores, shown, held_out),
+        stakes=stakes(own.scores, tried[PLAIN].scores, known_result(shown), held_out),
         tried=tuple(entry for entry in told.methods if entry.method in tried),
         standings=tuple(entry for name in found.criteria for entry in (found.by_criterion or {})[name]),
         criteria=found.criteria,
@@ -316,14 +330,6 @@ def family_of(methods: list[str], known: Facts) -> list[str]:
     if BY_LOOKS in methods and known.looks and not known.faulty_looks:
         return [PLAIN, BY_LOOKS]
     return [member.method for member in FAMILY if member.method in methods]
-
-
-def _production_of(log: ClickLog, latest: str | LatestRanker) -> Vector | None:
-    """Scores of production for the documents of a log; None if it was not shown there."""
-    try:
-        return production_of_log(log, latest if isinstance(latest, str) else latest.which).scores
-    except ValueError:
-        return None
 
 
 def untried(method: str, why: str, log: tuple[str, ...] = ()) -> AutoVerdict:
@@ -360,3 +366,32 @@ def _certified(
 def _numbers(criterion: str, own: Standing) -> str:
     difference, least, most = (signed(value or 0.0) for value in (own.difference, own.least, own.most))
     return f"{difference} {CRITERIA[criterion].title} ({least} to {most})"
+
+
+def write_auto(chosen: Chosen, place: Path, log: str, command: str) -> Path:
+    """Write the page."""
+    outcome, model = chosen.verdict, chosen.model
+    figures = []
+    rivals = [one for one in outcome.standings if one.difference is not None]
+    if rivals:
+        rows = [
+            (CRITERIA[name].title, one.difference or 0.0, one.least, one.most)
+            for name, one in zip(outcome.criteria, rivals, strict=True)
+        ]
+        title = f"{outcome.method} against production on other held-out queries, with 95% intervals over queries"
+        figures.append(Drawn("production", title, interval_figure(rows, "difference from production")))
+    curve = model.examination()
+    if curve is not None:
+        title = f"Examination by position, as learned by {model.recipe.method}"
+        figures.append(Drawn("examination", title, position_figure({"all": curve, **model.examinations()})))
+    reasons = [f"{outcome.reason}.", outcome.against_production, *(outcome.stakes.lines if outcome.stakes else [])]
+    sections = [
+        Section(f"Choice: {outcome.method}", reasons, figures=figures),
+        Section("How to be more certain", outcome.surer),
+        Section("What the log can tell", outcome.log),
+        Section("Models considered", sheets=[*([outcome.climb] if outcome.steps else []), outcome.considered]),
+        Section("Run it again", command=command),
+    ]
+    part = f" {outcome.part}." if outcome.part else ""
+    lead = f"Log: {log}. {lineage_line(model.lineage)}.{part}"
+    return write_report(place, "A ranker chosen without labels", sections, lead)

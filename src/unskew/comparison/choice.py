@@ -24,7 +24,7 @@ from unskew.comparison.against_production import ALPHA, PRODUCTION, Standing, st
 from unskew.evaluation.criteria import CRITERIA, Contender, Evidence, measure_all, measure_production
 from unskew.evaluation.differences import paired
 from unskew.evaluation.held_out import Vector
-from unskew.reporting.sheets import signed
+from unskew.reporting.sheets import interval_text, signed
 
 
 @dataclass(frozen=True)
@@ -68,10 +68,14 @@ class Step:
         return self.low > 0
 
     @property
-    def line(self) -> str:
-        """The gain and its interval in words."""
-        numbers = f"{signed(self.gain)} per click ({signed(self.low)} to {signed(self.high)})"
-        return f"{MEMBERS[self.method].part}: {numbers} over {MEMBERS[self.over].part}"
+    def part(self) -> str:
+        """What the larger model adds, in words."""
+        return MEMBERS[self.method].part
+
+    @property
+    def numbers(self) -> tuple[str, str]:
+        """The gain and its interval as text."""
+        return signed(self.gain), interval_text(self.low, self.high)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,6 @@ DECIDES = (
     "propensities",
     "comparison/held_out",
     "comparison/outside",
-    "comparison/reference_rows",
     "comparison/sources",
     "comparison/tasks",
     "papers/few_labels",

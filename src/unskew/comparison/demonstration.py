@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +17,9 @@ from unskew.display import Displayed, Screen
 from unskew.evaluation.evaluate import Evaluation, evaluate_scorer
 from unskew.propensities.curve import Curve, NotIdentified
 from unskew.propensities.estimate import estimate_propensities
-from unskew.reporting.drawing import Drawn, line_figure
-from unskew.reporting.sheets import Section, Sheet, text_fields, write_report
-from unskew.reporting.terminal import console, show_table, training_progress
+from unskew.reporting.drawing import Drawn, position_figure
+from unskew.reporting.sheets import Section, write_report
+from unskew.reporting.terminal import console, show_screen, training_progress
 from unskew.simulation.policies import make_policy
 from unskew.simulation.simulate import simulate
 from unskew.simulation.truth import Simulation
@@ -36,6 +37,7 @@ BIAS = (
     "Clicks per impression fall faster than examination, because the best documents are shown at the top. "
     "Clicks divided by examination show relevance."
 )
+TITLE = "Examination by position: raw clicks, the truth, and what was learned"
 Rows = list[list[str]]
 
 
@@ -53,8 +55,17 @@ class Demonstration(dict[str, Evaluation], Displayed):
         return pa.concat_tables(tables)
 
     def screen(self) -> Screen:
-        columns, rows = _comparison(self)
-        return Screen("Rankers on judged test queries", columns, rows)
+        """Metrics of all rankers, and their gain over training on raw clicks."""
+        metrics = list(self["naive"].per_query)
+        rows = [
+            [RAW if name == "naive" else name, *(f"{result.mean(metric):.4f}" for metric in metrics), self._gain(name)]
+            for name, result in self.items()
+        ]
+        columns = ("ranker", *metrics, "over raw clicks")
+        return Screen("Rankers on judged test queries", columns, rows, name="rankers")
+
+    def _gain(self, name: str) -> str:
+        return "" if name == "naive" else f"{self[name].mean('ndcg@10') - self['naive'].mean('ndcg@10'):+.4f}"
 
 
 def demo(data: str = "world:small", out: str | Path = "report.html", *, seed: int = 0) -> Demonstration:
@@ -86,8 +97,8 @@ def demo(data: str = "world:small", out: str | Path = "report.html", *, seed: in
     results = {PRODUCTION: evaluate_scorer(policy.scores(world.test), world.test)}
     results |= {name: evaluate_scorer(model.ranker(), world.test) for name, model in models.items()}
     curves = _curves(simulation, models)
-    columns, table = _comparison(results)
-    show_table("4. The result, by judged test queries that only this table uses (one world, one seed)", columns, table)
+    title = "4. The result, by judged test queries that only this table uses (one world, one seed)"
+    show_screen(replace(Demonstration(results).screen(), title=title))
     console.print("\n[bold]5. The bias: examination by position, relative to the top[/]", highlight=False)
     for line in _picture(curves):
         console.print(line, markup=False, highlight=False)
@@ -99,17 +110,19 @@ def demo(data: str = "world:small", out: str | Path = "report.html", *, seed: in
         "clicks end their training. Judged queries only measure the result. This is one world: the page of results has "
         "many, with intervals."
     )
+    truth = {"true": curves["true"]} if "true" in curves else {}
+    figure = position_figure({name: curve for name, curve in curves.items() if name != "true"}, reference=truth)
     sections = [
         Section(
             "Which ranker is best?",
             [_summary(results)],
-            sheets=[_sheet("Rankers on judged test queries", columns, table)],
+            sheets=[Demonstration(results).screen()],
         ),
         Section(
             "The bias",
             [BIAS],
-            figures=[_figure(curves)],
-            sheets=[_sheet("Examination, relative to the top", ("position", *curves), bias)],
+            figures=[Drawn("bias", TITLE, figure)],
+            sheets=[Screen("Examination, relative to the top", ("position", *curves), bias, name="bias")],
         ),
         Section("Run it again", command=command_line("demo", {"data": data, "seed": seed})),
     ]
@@ -153,36 +166,9 @@ def _curves(simulation: Simulation, models: Mapping[str, Model]) -> dict[str, ND
     return {name: curve / curve[0] for name, curve in curves.items()}
 
 
-def _comparison(results: Mapping[str, Evaluation]) -> tuple[tuple[str, ...], Rows]:
-    """Metrics of all rankers, and their gain over training on raw clicks."""
-    metrics = list(results["naive"].per_query)
-    base = results["naive"].mean("ndcg@10")
-    rows = [
-        [
-            RAW if name == "naive" else name,
-            *(f"{result.mean(metric):.4f}" for metric in metrics),
-            "" if name == "naive" else f"{result.mean('ndcg@10') - base:+.4f}",
-        ]
-        for name, result in results.items()
-    ]
-    return ("ranker", *metrics, "over raw clicks"), rows
-
-
 def _summary(results: Mapping[str, Evaluation]) -> str:
     """One sentence: the best ranker, compared with raw clicks and production."""
     means = {name: result.mean("ndcg@10") for name, result in results.items()}
     best = max(means, key=lambda name: means[name])
     others = ", ".join(f"{name} {mean:.4f}" for name, mean in means.items() if name != best)
     return f"{best} ranks best: nDCG@10 of {means[best]:.4f} on test queries with labels ({others})."
-
-
-def _figure(curves: Mapping[str, NDArray[np.float64]]) -> Drawn:
-    places = list(range(1, len(next(iter(curves.values()))) + 1))
-    lines = {name: (places, curve.tolist()) for name, curve in curves.items()}
-    truth = {"true": lines.pop("true")} if "true" in lines else None
-    figure = line_figure(lines, x_label="position", y_label="examination, relative to the top", reference=truth)
-    return Drawn("bias", "Examination by position: raw clicks, the truth, and what was learned", figure)
-
-
-def _sheet(title: str, columns: Sequence[str], rows: Rows) -> Sheet:
-    return Sheet(title.lower().replace(" ", "-"), title, tuple(columns), tuple(map(text_fields, rows)))

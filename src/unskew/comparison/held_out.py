@@ -39,6 +39,7 @@ from unskew.evaluation.offline import fit_relevance
 from unskew.evaluation.production import LatestRanker, Production, production_of_judged, production_of_log
 from unskew.propensities.curve import NotIdentified
 from unskew.propensities.estimate import estimate_propensities
+from unskew.reporting.answers import Refusal, attempt, known
 from unskew.training.fitting import fit_recipe
 from unskew.training.model import Model
 
@@ -46,7 +47,7 @@ HELD_OUT = 0.2  # share of the queries
 SPLIT_SEED = 0
 CHOOSING_SEED = 1  # splits the held-out queries again, to choose hyper-parameters
 GRADED = "ndcg@10"
-NO_PROPENSITIES = "the log does not identify propensities"
+NO_PROPENSITIES = Refusal("the log does not identify propensities")
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,24 +82,25 @@ def make_case(log: ClickLog, share: float = HELD_OUT, *, choosing: bool = False)
     other = None
     if choosing:
         held_out, other = held_out.split(0.5, CHOOSING_SEED)
-    propensities, why_not = _propensities(learning, log.n_positions)
-    predict = None if propensities is None or not log.features.shape[1] else fit_relevance(learning, propensities)
+    propensities = attempt(lambda: _propensities(learning, log.n_positions), NotIdentified)
+    curve = known(propensities)
+    predict = None if curve is None or not log.features.shape[1] else fit_relevance(learning, curve)
 
     def evidence(part: ClickLog) -> Evidence:
         own = HeldOut(part.of_queries(np.unique(part.queries)))
-        relevance = None if predict is None else predict(own.log.features)  # these include the context
-        return Evidence(own, propensities, NO_PROPENSITIES, relevance)
+        evidence = Evidence(own, NO_PROPENSITIES if curve is None else curve)
+        return evidence if predict is None else replace(evidence, relevance=predict(own.log.features))
 
     of_held_out = evidence(held_out)
-    known = production_of_log(of_held_out.held_out.log)
+    production = production_of_log(of_held_out.held_out.log)
     about = {
         "learning_queries": len(np.unique(learning.queries)),
         "held_out_queries": of_held_out.held_out.n_queries,
         "held_out_clicks": held_out.n_clicks,
-        "propensities": why_not if propensities is None else propensities.tolist(),
-        "production": known.described,
+        "propensities": propensities.reason if isinstance(propensities, Refusal) else propensities.tolist(),
+        "production": production.described,
     }
-    return Case(learning, of_held_out, Contender(known.scores), about, None if other is None else evidence(other))
+    return Case(learning, of_held_out, Contender(production.scores), about, None if other is None else evidence(other))
 
 
 def contender_of(model: Model, held_out: HeldOut) -> Contender:
@@ -226,14 +228,11 @@ def _own_case(log: Definition, held_out: Definition) -> Case:
     return make_case(own_log(log["path"]), held_out["share"], choosing=held_out["choosing"])
 
 
-def _propensities(log: ClickLog, n_positions: int) -> tuple[Vector | None, str]:
-    """The examination curve of a log, or why it has none."""
+def _propensities(log: ClickLog, n_positions: int) -> Vector:
+    """The examination curve of a log."""
     if log.graded:
-        return None, "feedback is graded"
-    try:
-        return estimate_propensities(log, n_bootstrap=0).propensities(n_positions), ""
-    except NotIdentified as reason:
-        return None, str(reason)
+        raise NotIdentified("feedback is graded")
+    return estimate_propensities(log, n_bootstrap=0).propensities(n_positions)
 
 
 def _chosen_by(asked: str | None, contender: Contender, case: Case) -> float:

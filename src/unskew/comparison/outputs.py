@@ -10,28 +10,33 @@ OUT/provenance.json      the experiment with all its settings, grid sizes, versi
 from __future__ import annotations
 
 import json
+import os
+import platform
+import re
 import tempfile
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
+import torch
 
 from unskew.comparison.against_production import PRODUCTION, Outlook
-from unskew.comparison.plan import Group
-from unskew.comparison.provenance import grid_points, write_provenance
+from unskew.comparison.code_digest import code_digest
+from unskew.comparison.plan import Group, plain_part
 from unskew.comparison.run import Fresh, Progress, Result, Results, run_plan
-from unskew.comparison.settings import Entry, Experiment
+from unskew.comparison.settings import Experiment
 from unskew.comparison.tasks import Task, versions
-from unskew.data.files import new_file, write_text
+from unskew.data.files import write_text
 from unskew.display import Displayed, Screen, draw_intervals
 from unskew.options import near, unknown_name
 from unskew.reporting.drawing import Drawn
-from unskew.reporting.sheets import NOTHING, ClaimResult, Section, Sheet, latex, markdown, options_text, write_report
+from unskew.reporting.sheets import NOTHING, ClaimResult, Section, latex, markdown, options_text, write_report
+from unskew.serving.ratings import write_rows
 from unskew.texts import file_name
 from unskew.training.watching import Watch
 
@@ -47,7 +52,7 @@ DETAILS = ("tests", "chosen", "meaning")  # tables below the results
 class Presentation:
     """The presentation of results: tables, figures, claims."""
 
-    sheets: Sequence[Sheet]
+    sheets: Sequence[Screen]
     figures: Sequence[Drawn] = ()
     claims: Sequence[ClaimResult] = ()
     outlook: Outlook | None = None  # the comparison with production
@@ -101,7 +106,7 @@ class Finished(Displayed):
             "found": results.found,
             "changed": list(results.changed),
             "failed": [{"run": run.title, "error": error} for run, error in results.failed],
-            "tables": {sheet.name: [[cell.text for cell in row] for row in sheet.rows] for sheet in shown.sheets},
+            "tables": {sheet.name: sheet.rows for sheet in shown.sheets},
             "verdicts": [
                 {"claim": each.text} | {name: getattr(each, name) for name in VERDICT} for each in shown.claims
             ],
@@ -110,7 +115,9 @@ class Finished(Displayed):
 
     def screen(self) -> Screen:
         results, outlook = self.results, self.shown.outlook
-        first, *others = [_screen(sheet) for sheet in self.shown.sheets if sheet.name not in FILES_ONLY] or [Screen("")]
+        shown = [sheet for sheet in self.shown.sheets if sheet.name not in FILES_ONLY] or [Screen("")]
+        wrapped = [[line for note in sheet.notes for line in textwrap.wrap(note, LINE)] for sheet in shown]
+        first, *others = [replace(sheet, notes=lines) for sheet, lines in zip(shown, wrapped, strict=True)]
         claims = [Screen(f"{each.words}: {each.text}", notes=[f"  {each.detail}"]) for each in self.shown.claims]
         notes = [f"{self.verdict}."] if self.verdict else []
         if outlook is not None and outlook.explanation:
@@ -125,18 +132,12 @@ class Finished(Displayed):
     def plot(self, ax: Any = None) -> Any:
         """Plot differences from production with their intervals; only in a comparison."""
         outlook = self.shown.outlook
-        rivals = [] if outlook is None else [one for one in outlook.standings if one.difference is not None]
-        if outlook is None or not rivals:
+        if outlook is None or not outlook.rivals:
             raise ValueError(f"this experiment has no comparison with production; its figures are in {self.out}")
         better = "more" if outlook.higher_is_better else "less"
-        rows = [(one.label, one.difference or 0.0, one.least, one.most) for one in rivals]
-        return draw_intervals(rows, f"{outlook.measure}, difference from production ({better} is better)", ax)
-
-
-def _screen(sheet: Sheet) -> Screen:
-    left = sheet.is_text.index(False) if False in sheet.is_text else len(sheet.columns)
-    rows = [[cell.text for cell in row] for row in sheet.rows]
-    return Screen(sheet.title, sheet.columns, rows, textwrap.wrap(sheet.note, LINE), left=max(left, 1))
+        return draw_intervals(
+            outlook.intervals, f"{outlook.measure}, difference from production ({better} is better)", ax
+        )
 
 
 def run_experiment(
@@ -201,28 +202,24 @@ def _sections(
     details = [sheet for sheet in shown.sheets if sheet.name.partition("-")[0] in DETAILS]
     main = [sheet for sheet in shown.sheets if sheet not in details]
     top = [figure for figure in shown.figures if figure.file == PRODUCTION]
-    sections = []
-    if shown.outlook is not None:
-        verdict = f"{shown.outlook.line}."
-        if verdict.startswith("no"):  # do not capitalize the name of a method
-            verdict = f"N{verdict[1:]}"
-        sections.append(Section("Does anything beat production?", [verdict], figures=top))
-    if shown.claims:
-        sections.append(Section("Which claims hold", verdicts=shown.claims))
-    sections.append(Section("The question", [experiment.question.strip()]))
     others = [figure for figure in shown.figures if figure not in top]
-    sections.append(Section("Results", sheets=main, figures=others))
-    if details:
-        sections.append(Section("Details", sheets=details))
-    if results.failed:
-        failed = [f"{run.title}: {error}" for run, error in results.failed]
-        sections.append(Section(f"Runs that failed ({len(failed)})", failed))
+    verdict = [] if shown.outlook is None else [re.sub("^no", "No", f"{shown.outlook.line}.")]  # not a method's name
+    failed = [f"{run.title}: {error}" for run, error in results.failed]
     facts = _facts(experiment, data, results, shown.chosen_by)
     if len(set(points.values())) > 1:  # a larger grid has more chances to win, so report the sizes
         facts["grid points per method"] = ", ".join(f"{label} {number}" for label, number in points.items())
-    sections.append(Section("The setting", experiment.notes, facts=facts))
-    sections.append(Section("Run it again", _provenance(results), facts=versions(), command=command))
-    return sections
+    old = f"{results.other_code} of the rows come from an earlier version of the code; --fresh all runs them again."
+    again = [old] if results.other_code else []
+    return [
+        Section("Does anything beat production?", verdict, figures=top),
+        Section("Which claims hold", verdicts=shown.claims),
+        Section("The question", [experiment.question.strip()]),
+        Section("Results", sheets=main, figures=others),
+        Section("Details", sheets=details),
+        Section(f"Runs that failed ({len(failed)})", failed),
+        Section("The setting", experiment.notes, facts=facts),
+        Section("Run it again", again, facts=versions(), command=command),
+    ]
 
 
 def _facts(experiment: Experiment, data: str, results: Results, chosen_by: str) -> dict[str, str]:
@@ -231,6 +228,7 @@ def _facts(experiment: Experiment, data: str, results: Results, chosen_by: str) 
     trained = [each for each in (*results.results, *results.tried) if "recipe" in each.run.definition]
     runs = {result.run.key: result.outcome for result in trained}  # a chosen run is in both lists
     seconds = [outcome.about["seconds"] for outcome in runs.values()]
+    names = [one.label if one.label == one.method else f"{one.label} ({one.method})" for one in experiment.methods]
     facts = {"data": data}
     simulated = not any("log" in result.run.definition for result in results.results)
     if experiment.methods and simulated:
@@ -243,17 +241,12 @@ def _facts(experiment: Experiment, data: str, results: Results, chosen_by: str) 
     if experiment.methods:
         facts |= {
             "training": options_text(experiment.training),
-            "methods": ", ".join(map(_name, experiment.methods)),
+            "methods": ", ".join(names),
             "chosen by": chosen_by or f"{experiment.metric} on validation queries, first repetition",
             "seeds": ", ".join(map(str, seeds)),
             "time per training": f"{np.median(seconds):.1f} s (median of {len(seconds)})" if seconds else NOTHING,
         }
     return {name: value for name, value in facts.items() if value}
-
-
-def _name(entry: Entry) -> str:
-    """The label of a method, and its name if it is different."""
-    return entry.label if entry.label == entry.method else f"{entry.label} ({entry.method})"
 
 
 def _settings_text(experiment: Experiment) -> str:
@@ -266,27 +259,16 @@ def _settings_text(experiment: Experiment) -> str:
     return "; ".join(parts)
 
 
-def _provenance(results: Results) -> list[str]:
-    if not results.other_code:
-        return []
-    return [f"{results.other_code} of the rows come from an earlier version of the code; --fresh all runs them again."]
-
-
 def _write_results(results: Results, out: Path) -> None:
     """Both parquet files."""
     by_query = [_query_rows(result) for result in results.results if result.outcome.per_query]
     if by_query:
-        _write_table(pa.concat_tables(by_query, promote_options="permissive"), out / "results.parquet")
+        write_rows([pa.concat_tables(by_query, promote_options="permissive")], out / "results.parquet")
     chosen = {result.run.key for result in results.results}
     everything = {result.run.key: result for result in (*results.results, *results.tried)}
     if everything:
         rows = [_run_row(result, result.run.key in chosen) for result in everything.values()]
-        _write_table(pa.Table.from_pylist(rows), out / "runs.parquet")
-
-
-def _write_table(table: pa.Table, place: Path) -> None:
-    with new_file(place) as scratch:
-        pq.write_table(table, scratch)
+        write_rows([pa.Table.from_pylist(rows)], out / "runs.parquet")
 
 
 def _query_rows(result: Result) -> pa.Table:
@@ -324,3 +306,51 @@ def writable(folder: Path) -> Path:
     except OSError as error:
         raise OSError(f"{folder} cannot be written ({error}): choose another path with --out") from error
     return folder
+
+
+def write_provenance(experiment: Experiment, data: str, groups: Sequence[Group], results: Results, out: Path) -> None:
+    """Write `provenance.json` to the folder of the results."""
+    about = {
+        "data": data,
+        "experiment": asdict(experiment),
+        "grid_points": grid_points(groups),
+        "repetitions": [
+            {"data": data, "seed": seed}
+            for data, seed in dict.fromkeys((r.run.repetition.data, r.run.repetition.seed) for r in results.results)
+        ],
+        "runs": len({result.run.key for result in (*results.results, *results.tried)}),
+        "failed": len(results.failed),
+        "code": code_digest(),
+        "rows_of_other_code": results.other_code,
+        "versions": versions(),
+        "hardware": hardware(),
+    }
+    write_text(out / "provenance.json", json.dumps(about, indent=2, ensure_ascii=False, default=plain_part) + "\n")
+
+
+def grid_points(groups: Sequence[Group]) -> dict[str, int]:
+    """The number of grid points per method, the largest over settings."""
+    found: Counter[str] = Counter()
+    for group in groups:
+        found[group.label] = max(found[group.label], len(group.candidates))
+    return dict(found)
+
+
+def hardware() -> dict[str, Any]:
+    """The machine that wrote the report; rows from other machines name their own."""
+    return {
+        "machine": platform.machine(),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "system": platform.platform(),
+        "accelerators": [torch.cuda.get_device_name(n) for n in range(torch.cuda.device_count())],
+    }
+
+
+def _processor() -> str:
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return platform.processor()
+    names = [line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name")]
+    return names[0] if names else platform.processor()

@@ -1,4 +1,4 @@
-"""Rankers of other programs as rows of a comparison: LightGBM, the usual choice, and the scores of any ranker.
+"""Rankers that are not ours as rows: the logging policy, LightGBM, the usual choice, and the scores of any ranker.
 
 LightGBM's `lambdarank` learns from the clicks of shown lists, counted, with linear gains; `lightgbm_position` also gets
 the positions, by level of the bias columns (a device, a result type), with which it corrects for position bias.
@@ -36,7 +36,8 @@ from numpy.typing import NDArray
 
 from unskew.comparison.held_out import own_case
 from unskew.comparison.rows import Outcome
-from unskew.comparison.sources import Definition, judged_split, own_log
+from unskew.comparison.sources import Definition, judged_split, own_log, policy_of, simulation_of
+from unskew.comparison.tasks import Task, evaluate_run
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.feedback import feedback_of
 from unskew.data.judged.judged_set import JudgedSet
@@ -199,12 +200,12 @@ def read_scores(path: str | Path) -> dict[tuple[str, str], float]:
         scores = table["score"].cast(pa.float64()).to_pylist()
     except pa.ArrowException as error:
         raise ValueError(f"{path}: column 'score' holds {table['score'].type}, but must hold numbers") from error
-    found = {(str(query), str(document)): score for (query, document), score in zip(keys, scores, strict=True)}
-    if len(found) < len(scores):
+    by_document = {(str(query), str(document)): score for (query, document), score in zip(keys, scores, strict=True)}
+    if len(by_document) < len(scores):
         raise ValueError(
-            f"{path}: {len(scores) - len(found)} documents have several scores: write one per query and document"
+            f"{path}: {len(scores) - len(by_document)} documents have several scores: write one per query and document"
         )
-    return found
+    return by_document
 
 
 def looked_up(known: Mapping[tuple[str, str], float], queries: NDArray, documents: NDArray, path: Path) -> NDArray:
@@ -239,3 +240,35 @@ def scores_definition(name: str, path: str | Path) -> dict[str, object]:
 
 
 OUTSIDE_TASKS: dict[str, Callable[[Definition], Outcome]] = {"lightgbm": measure_lightgbm, "scores": measure_scores}
+
+
+def measure_logger(definition: Definition) -> Outcome:
+    """The ranking on which the clicks were collected; the first of several logging policies."""
+    policy = policy_of(definition["data"], definition["simulation"]["policy"])
+
+    def scores(judged: JudgedSet) -> np.ndarray:
+        return policy.scores(judged).reshape(judged.n_documents, -1)[:, 0]
+
+    return _outcome(definition, scores(judged_split(definition, "valid")), scores(judged_split(definition, "test")))
+
+
+def measure_trees(definition: Definition) -> Outcome:
+    """LightGBM, trained on the same clicks as our methods."""
+    ranker = train_lightgbm(
+        simulation_of(definition).log,
+        position=LIGHTGBM[definition["row"]],
+        seed=definition["simulation_seed"],
+        validate=judged_split(definition, "valid"),
+    )
+    return _outcome(definition, ranker, ranker)
+
+
+def _outcome(definition: Definition, on_valid: object, on_test: object) -> Outcome:
+    main = definition["metric"]
+    valid = evaluate_scorer(on_valid, judged_split(definition, "valid"), [main.partition(":")[0]])  # type: ignore[arg-type]
+    result = evaluate_run(definition, on_test, judged_split(definition, "test"))
+    per_query = {name: result.values(name) for name in definition["metrics"]}
+    return Outcome(per_query, result.query_ids, {"validation": valid.mean(main.partition(":")[0])})
+
+
+ROW_TASKS: dict[str, Task] = {"logger": measure_logger, "lightgbm": measure_trees, "lightgbm_position": measure_trees}

@@ -36,14 +36,14 @@ from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.public_logs.id_pages import is_public_log
 from unskew.diagnosis.advice import advise, facts, worth_comparing
 from unskew.diagnosis.page import diagnose
+from unskew.display import Screen
 from unskew.evaluation.criteria import CRITERIA
 from unskew.evaluation.evaluate import seen_queries
 from unskew.evaluation.production import latest_ranker, parse_production, production_of_log
 from unskew.extensions import name_of
 from unskew.methods import METHODS, Method
 from unskew.options import check_choice
-from unskew.reporting.drawing import Drawn, interval_figure, line_figure
-from unskew.reporting.sheets import Sheet
+from unskew.reporting.drawing import Drawn, interval_figure, position_figure
 from unskew.reporting.terminal import Follow, experiment_progress, followed
 from unskew.training.recipe import Recipe, find_method
 
@@ -112,7 +112,7 @@ def compare(
     path, part = _folder(log, Path(out), memory)
     validate, test, judged = (None if place is None else str(place) for place in (validate, test, judged))
     if methods is None:
-        known = default_methods(path)
+        known = worth_comparing(advise(facts(diagnose(read_log(path), quick=True, progress=False))))
         methods = [*known, *lightgbm_rows(known)]
     others = [str(name) for name in methods if name in LIGHTGBM]
     methods = [name for name in methods if name not in LIGHTGBM]
@@ -123,8 +123,6 @@ def compare(
         parse_production(production)
     if not 0 < held_out < 1:
         raise ValueError(f"held_out is the share of the queries to compare on, between 0 and 1, got {held_out}")
-    if seeds < 1:
-        raise ValueError(f"seeds must be at least 1, got {seeds}")
     if (validate is None) != (test is None):
         raise ValueError(
             "judged data are needed both for validation and for testing: pass both validate and test, or neither"
@@ -132,7 +130,9 @@ def compare(
     own: OptionTable = {"log": log_place(path), "judged": judged}
     seen: dict[str, bool] = {}
     if validate is not None and test is not None:
-        seen = _seen(path, load_split(test, "test"))
+        tested = load_split(test, "test")
+        known_queries = seen_queries(tested, read_log(path)).tolist()
+        seen = dict(zip(map(str, tested.query_ids.tolist()), known_queries, strict=True))
         own |= {"valid": validate, "test": test, "max_grade": _checked_grade(validate, test)}
     else:
         own["held_out"] = {"share": held_out, "choosing": bool(grids)}
@@ -218,24 +218,13 @@ def _which(path: Path, said: str | None) -> OptionTable:
     return {} if found.which is None else {"which": found.which, "found": found.line}
 
 
-def default_methods(log: str | Path) -> list[str]:
-    """The default methods: those that a quick diagnosis of the log recommends."""
-    return worth_comparing(advise(facts(diagnose(read_log(log), quick=True, progress=False))))
-
-
-def _seen(path: Path, tested: JudgedSet) -> dict[str, bool]:
-    """Whether each test query also occurs in the log, by id."""
-    seen = seen_queries(tested, read_log(path))
-    return dict(zip(map(str, tested.query_ids.tolist()), seen.tolist(), strict=True))
-
-
 def _present(
     experiment: Experiment, results: Results, data: str, criterion: str | None, seen: Mapping[str, bool]
 ) -> Presentation:
     """The comparison with production, then tables by judgements, or by the criteria of held-out clicks."""
     found = outlook(experiment, results, criterion)
     table = Table(results.results)
-    sheets: list[Sheet | None] = [standing_sheet(found, experiment.seeds or 1) if found else None]
+    sheets: list[Screen | None] = [standing_sheet(found, experiment.seeds or 1) if found else None]
     if experiment.task == "choose":
         sheets += [*criteria_sheets(results), click_prediction_sheet(results)]
     else:
@@ -251,13 +240,11 @@ def _present(
 
 def production_figures(found: Outlook | None) -> list[Drawn]:
     """Each method's difference from production, with its interval; none if nothing can be compared."""
-    rivals = [] if found is None else [one for one in found.standings if one.difference is not None]
-    if found is None or not rivals:
+    if found is None or not found.rivals:
         return []
-    rows = [(one.label, one.difference or 0.0, one.least, one.most) for one in rivals]
     better = "higher" if found.higher_is_better else "lower"
     title = f"Difference from production in {found.measure} ({better} is better), with intervals over queries"
-    return [Drawn(PRODUCTION, title, interval_figure(rows, f"{found.measure}, difference from production"))]
+    return [Drawn(PRODUCTION, title, interval_figure(found.intervals, f"{found.measure}, difference from production"))]
 
 
 def level_figures(results: Results) -> list[Drawn]:
@@ -268,9 +255,8 @@ def level_figures(results: Results) -> list[Drawn]:
         if not curves or label in done:
             continue
         done.add(label)
-        lines = {level: ([float(k + 1) for k in range(len(curve))], curve) for level, curve in curves.items()}
-        figure = line_figure(lines, x_label="position", y_label="examination, relative to the top")
-        drawn.append(Drawn(f"examination-{label}", f"Examination by level, learned by {label}", figure))
+        title = f"Examination by level, learned by {label}"
+        drawn.append(Drawn(f"examination-{label}", title, position_figure(curves)))
     return drawn
 
 

@@ -16,13 +16,13 @@ import json
 import re
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache, cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from unskew.comparison.settings import Entry, Experiment, OptionTable, Setting, SimulationSettings
+from unskew.comparison.settings import Entry, Experiment, OptionTable, Setting
 from unskew.data.judged.catalogue import load, own_files
 from unskew.data.judged.catalogue_entries import CATALOGUE, FOLDS
 from unskew.data.judged.metrics import metric
@@ -38,7 +38,6 @@ FOLD_OVERLAP = 1 / 3  # in five folds, three parts train and one tests
 ONLY_SHOWN = "shown"  # an `oracle` for methods that learn from judgements: only judgements of shown documents
 OF_CATALOGUE = "catalogue"  # the transform that the catalogue suggests for the data
 REFERENCE_ROWS = {"logger": "Logger", "lightgbm": "LightGBM", "lightgbm_position": "LightGBM position"}
-DRAWN = {"policy": "seed", "user": "direction_seed"}  # what a repetition redraws, besides clicks and training
 WORLDS = re.compile(r"(?P<size>world:\w+):(?P<first>\d+)-(?P<last>\d+)")
 FORMAT = 2
 SEEDS = 5
@@ -73,7 +72,7 @@ class Run:
     @cached_property
     def record(self) -> OptionTable:
         """The definition as plain data; user-defined classes by name, with their version or a source digest."""
-        return json.loads(json.dumps(self.definition, sort_keys=True, default=_plain))
+        return json.loads(json.dumps(self.definition, sort_keys=True, default=plain_part))
 
     @cached_property
     def key(self) -> str:
@@ -183,8 +182,8 @@ def highest_grade(data: str) -> float:
     if data in CATALOGUE:
         return float(CATALOGUE[data].grades.rpartition("-")[2])
     if own_files(data):
-        found = load(data)
-        return max(found.train.max_grade, found.valid.max_grade, found.test.max_grade)
+        splits = load(data)
+        return max(splits.train.max_grade, splits.valid.max_grade, splits.test.max_grade)
     return WORLD_GRADE
 
 
@@ -205,7 +204,8 @@ def _groups(
     alone = experiment.selection == "all"
 
     def make(point: OptionTable, repetition: Repetition) -> Run:
-        label = _with_point(entry.label, point) if alone else entry.label
+        chosen = [f"{name}={value}" for name, value in point.items()] if alone else []
+        label = " ".join([entry.label, *chosen])
         definition = define(experiment, setting, entry, point, repetition, own)
         return Run(setting.name, label, point, repetition, definition)
 
@@ -231,10 +231,6 @@ def _reference_group(experiment: Experiment, setting: Setting, row: str, repetit
         return Run(setting.name, label, {}, repetition, definition)
 
     return Group(setting.name, label, (make(repetitions[0]),), lambda _: [make(entry) for entry in repetitions[1:]])
-
-
-def _with_point(label: str, point: OptionTable) -> str:
-    return " ".join([label, *(f"{name}={value}" for name, value in point.items())])
 
 
 def define(
@@ -290,10 +286,24 @@ def _measured(experiment: Experiment, repetition: Repetition) -> OptionTable:
 
 
 def _simulated(experiment: Experiment, setting: Setting, repetition: Repetition) -> OptionTable:
-    """The part of a definition that decides the log."""
-    grade = highest_grade(repetition.data)
-    simulation = _fitted_to_grades(experiment.simulation.changed(setting.simulation), grade)
-    simulation = _redrawn(simulation, repetition.draw)
+    """The part of a definition that decides the log.
+
+    Unless the experiment sets them, the users' highest grade is that of the data, and a repetition draws the logging
+    policy and the users' direction anew.
+    """
+    simulation, grade = experiment.simulation.changed(setting.simulation), highest_grade(repetition.data)
+    policy, user = dict(simulation.policy), dict(simulation.user)
+    of_policy = options_of(find("policy", POLICIES, policy.get("name", "")))
+    of_user = options_of(find("user", USERS, user.get("name", "")))
+    if "max_grade" in of_user:
+        user.setdefault("max_grade", grade)
+    if "rows" in of_user and grade == 2:  # three grades use the rows of the lowest, middle and highest grade
+        user.setdefault("rows", [0, 2, 4])
+    if "seed" in of_policy:
+        policy.setdefault("seed", repetition.draw)
+    if "direction_seed" in of_user:
+        user.setdefault("direction_seed", repetition.draw)
+    simulation = replace(simulation, policy=policy, user=user)
     return {
         "simulation": asdict(simulation),
         "policy_defaults": describe(POLICIES, make_policy(simulation.policy)),
@@ -334,27 +344,6 @@ def recipe_definition(recipe: Recipe) -> OptionTable:
     }
 
 
-def _fitted_to_grades(simulation: SimulationSettings, highest: float) -> SimulationSettings:
-    """Set the highest grade of the users to that of the data, unless the experiment sets it."""
-    user = dict(simulation.user)
-    fields_of_user = options_of(find("user", USERS, user.get("name", "")))
-    if "max_grade" in fields_of_user:
-        user.setdefault("max_grade", highest)
-    if "rows" in fields_of_user and highest == 2:  # three grades use the rows of the lowest, middle and highest grade
-        user.setdefault("rows", [0, 2, 4])
-    return simulation.changed({"user": user})
-
-
-def _redrawn(simulation: SimulationSettings, seed: int) -> SimulationSettings:
-    """New seeds for the logging policy and the user's direction, unless the experiment fixes them."""
-    changes = {}
-    if DRAWN["policy"] in options_of(find("policy", POLICIES, simulation.policy.get("name", ""))):
-        changes["policy"] = {DRAWN["policy"]: seed, **simulation.policy}
-    if DRAWN["user"] in options_of(find("user", USERS, simulation.user.get("name", ""))):
-        changes["user"] = {DRAWN["user"]: seed, **simulation.user}
-    return simulation.changed(changes)
-
-
 def as_json(value: Any) -> str:
     """The same text for equal data, as a key for results kept within a process."""
     return json.dumps(
@@ -362,7 +351,8 @@ def as_json(value: Any) -> str:
     )
 
 
-def _plain(part: Any) -> Any:
+def plain_part(part: Any) -> Any:
+    """What JSON holds of a part: a user-defined class by name, with its version or a source digest."""
     return described(part) if is_outside(part) else repr(part)
 
 

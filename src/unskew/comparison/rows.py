@@ -126,11 +126,11 @@ def _digest(table: pa.Table, text: bytes) -> bytes:
 
 def families_in(folder: Path) -> set[str]:
     """Families of the runs with user-defined classes whose rows are in a folder."""
-    found = set()
+    families = set()
     for path in folder.glob("*.parquet"):
         with suppress(*DAMAGED):  # damaged rows do not count
-            found.add(parse_json((pq.read_metadata(path).metadata or {})[RESULT]).get("family", ""))
-    return found - {""}
+            families.add(parse_json((pq.read_metadata(path).metadata or {})[RESULT]).get("family", ""))
+    return families - {""}
 
 
 def gather_rows(sources: Iterable[Path], folder: Path) -> int:

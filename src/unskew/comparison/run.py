@@ -309,16 +309,12 @@ def _perform_and_write(
         # Read back from disk, so that a finished and a resumed experiment report the same.
         return read_row(folder, run.key), time.monotonic() - started, ""
     except Exception as error:  # any error: the other runs continue
-        _try_to_write_error(run, folder)
+        try:
+            write_error(folder, run.key, run.title, run.record, traceback.format_exc())
+        except OSError:
+            error_path(folder, run.key).unlink(missing_ok=True)  # the disk is full; the error is reported anyway
         last = str(error).splitlines()[0] if str(error) else ""
         return None, time.monotonic() - started, f"{type(error).__name__}: {last}"
-
-
-def _try_to_write_error(run: Run, folder: Path) -> None:
-    try:
-        write_error(folder, run.key, run.title, run.record, traceback.format_exc())
-    except OSError:
-        error_path(folder, run.key).unlink(missing_ok=True)  # the disk is full; the error is reported anyway
 
 
 @contextmanager

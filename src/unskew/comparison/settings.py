@@ -80,7 +80,8 @@ class Experiment:
     undefined: str = "skip"
     seeds: Annotated[int, Limits(1)] | None = None  # per fold; None: 5, or 1 if the data have folds
     folds: tuple[int, ...] = ()  # folds to run, from 1; empty: all
-    selection: str = "best"
+    # The point of each grid that is best on validation, on the first repetition; or every point as a row of its own.
+    selection: Literal["best", "all"] = "best"
     baseline: tuple[str, ...] = ()  # of several, the one that is best on validation
     notes: tuple[str, ...] = ()
     training: OptionTable = field(default_factory=dict)

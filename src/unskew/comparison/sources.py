@@ -32,6 +32,9 @@ from unskew.training.settings import Settings
 P = ParamSpec("P")
 T = TypeVar("T")
 Definition = dict[str, Any]
+dataset: Callable[[str], Dataset] = lru_cache(maxsize=2)(load)
+named_split: Callable[[str, str], JudgedSet] = lru_cache(maxsize=4)(load_split)
+own_log: Callable[[str], ClickLog] = lru_cache(maxsize=2)(read_log)
 INTERVENTION_SEED = 1_000_000  # far from the seeds of ordinary logs
 
 
@@ -79,21 +82,6 @@ def judged_split(definition: Definition, split: str) -> JudgedSet:
         log = own_log(definition["log"]["path"])
         return found.with_features(log.input_names, log.categories, log.context_names)
     return getattr(dataset(definition["data"]), split)
-
-
-@lru_cache(maxsize=2)
-def dataset(name: str) -> Dataset:
-    return load(name)
-
-
-@lru_cache(maxsize=4)
-def named_split(spec: str, split: str) -> JudgedSet:
-    return load_split(spec, split)
-
-
-@lru_cache(maxsize=2)
-def own_log(path: str) -> ClickLog:
-    return read_log(path)
 
 
 @remembered(4)

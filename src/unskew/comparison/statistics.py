@@ -84,10 +84,10 @@ class Table:
 
     def by_unit(self, setting: str, label: str, name: str) -> dict[str, Vector]:
         """Means over queries, one per seed, of each unit."""
-        found: dict[str, list[float]] = {}
+        units: dict[str, list[float]] = {}
         for result in self.of(setting, label):
-            found.setdefault(result.run.unit, []).append(_mean(result, name))
-        return {unit: np.array(values) for unit, values in found.items()}
+            units.setdefault(result.run.unit, []).append(_mean(result, name))
+        return {unit: np.array(values) for unit, values in units.items()}
 
     def paired(self, setting: str, a: str, b: str, name: str) -> Pair | None:
         """Differences a - b; None if no repetition has both."""

@@ -15,25 +15,21 @@ from unskew.comparison.run import Results
 from unskew.comparison.settings import Experiment, OptionTable
 from unskew.comparison.statistics import Cell, Table, pick_baseline, summarize
 from unskew.data.judged.metrics import metric
-from unskew.reporting.sheets import NOTHING, Field, Sheet, interval_text, options_text, p_value, signed
+from unskew.display import Best, Screen
+from unskew.reporting.sheets import NOTHING, directed, interval_text, options_text, p_value, shown_number, signed
 from unskew.training.recipe import find_method
 
 Beside = Callable[[str], Mapping[str, Mapping[str, float]]]  # setting -> column -> label -> number
 
 
-def nothing_beside(setting: str) -> Mapping[str, Mapping[str, float]]:  # noqa: ARG001
-    """No further columns."""
-    return {}
-
-
-def result_sheets(experiment: Experiment, table: Table, data: str, beside: Beside = nothing_beside) -> list[Sheet]:
+def result_sheets(experiment: Experiment, table: Table, data: str, beside: Beside = lambda _: {}) -> list[Screen]:
     """Results: one table per setting, or one table of the main metric if settings lie on an axis."""
     if len(experiment.settings) > 3:
         return [_by_setting(experiment, table, data)]
     return [_by_metric(experiment, table, setting, data, beside(setting)) for setting in table.settings]
 
 
-def difference_sheet(experiment: Experiment, table: Table) -> Sheet | None:
+def difference_sheet(experiment: Experiment, table: Table) -> Screen | None:
     """Differences from the baseline with the p-values of all tests, by the main metric."""
     rows = []
     for setting in table.settings:
@@ -41,16 +37,9 @@ def difference_sheet(experiment: Experiment, table: Table) -> Sheet | None:
         for cell in summarize(table, setting, experiment.metric, baseline):
             if cell.difference is None:
                 continue
-            rows.append(
-                (
-                    Field(_where(setting, cell.label)),
-                    Field(str(baseline)),
-                    Field(signed(cell.difference), cell.difference),
-                    Field(interval_text(cell.difference_low, cell.difference_high)),
-                    p_value(cell.p),
-                    p_value(cell.p_queries),
-                )
-            )
+            interval = interval_text(cell.difference_low, cell.difference_high)
+            names = (_where(setting, cell.label), str(baseline))
+            rows.append((*names, signed(cell.difference), interval, p_value(cell.p), p_value(cell.p_queries)))
     if not rows:
         return None
     columns = ("method", "baseline", "difference", "95% interval", "p", "p, these rankers")
@@ -58,10 +47,10 @@ def difference_sheet(experiment: Experiment, table: Table) -> Sheet | None:
         f"Paired, two-sided, over {units_text(table)}; p is Holm-corrected over the methods of a setting. The last "
         "column is over queries: it refers to the rankers trained here, not to their methods."
     )
-    return Sheet("tests", f"Differences in {experiment.metric}", columns, tuple(rows), note)
+    return Screen(f"Differences in {experiment.metric}", columns, rows, [note], name="tests")
 
 
-def seen_sheet(experiment: Experiment, results: Results, seen: Mapping[str, bool]) -> Sheet | None:
+def seen_sheet(experiment: Experiment, results: Results, seen: Mapping[str, bool]) -> Screen | None:
     """The main metric on test queries that occur in the click log, and on those that do not; None if none does."""
     n_seen = sum(seen.values())
     if not n_seen:
@@ -72,14 +61,10 @@ def seen_sheet(experiment: Experiment, results: Results, seen: Mapping[str, bool
         if ids is not None and values is not None:
             known = np.array([seen.get(str(name), False) for name in ids.tolist()], dtype=bool)
             means.setdefault(result.run.label, []).append([_mean(values[known]), _mean(values[~known])])
-    rows = [
-        (Field(label), *(Field(NOTHING) if np.isnan(mean) else Field(f"{mean:.4f}", mean) for mean in both))
-        for label, pairs in means.items()
-        for both in [np.mean(pairs, axis=0).tolist()]
-    ]
+    rows = [(label, *map(shown_number, np.mean(pairs, axis=0).tolist())) for label, pairs in means.items()]
     columns = ("method", f"in the log ({n_seen:,})", f"not in the log ({len(seen) - n_seen:,})")
     note = f"{n_seen:,} of {len(seen):,} test queries also occur in the click log. Means over repetitions."
-    return Sheet("seen", f"{experiment.metric} on queries in the log and on others", columns, tuple(rows), note)
+    return Screen(f"{experiment.metric} on queries in the log and on others", columns, rows, [note], name="seen")
 
 
 def _mean(values: NDArray[np.float64]) -> float:
@@ -88,23 +73,21 @@ def _mean(values: NDArray[np.float64]) -> float:
     return float(counted.mean()) if len(counted) else math.nan
 
 
-def data_set_sheet(experiment: Experiment, tables: Mapping[str, Table]) -> Sheet:
+def data_set_sheet(experiment: Experiment, tables: Mapping[str, Table]) -> Screen:
     """The main metric of every method on every data set, as papers print it."""
-    columns: dict[str, dict[str, Field]] = {}
+    columns: dict[str, dict[str, str]] = {}
     for data, table in tables.items():
         columns[data] = {}
         for setting in table.settings:
-            cells = summarize(table, setting, experiment.metric, baseline_of(experiment, table, setting))
-            best = _best(cells, experiment)
-            columns[data] |= {_where(setting, cell.label): _shown(cell, best) for cell in cells}
-    labels = dict.fromkeys(label for cells in columns.values() for label in cells)
-    rows = [(Field(label), *(cells.get(label, Field(NOTHING)) for cells in columns.values())) for label in labels]
+            texts = _column(experiment, table, setting, experiment.metric)
+            columns[data] |= {_where(setting, label): text for label, text in texts.items()}
+    labels = dict.fromkeys(label for column in columns.values() for label in column)
     units = ", ".join(f"{data}: {units_text(table)}" for data, table in tables.items())
     note = f"Mean ± half of the 95% interval. {units}."
     if experiment.baseline:
         note += " +/− p < .05 and ++/−− p < .005 against the baseline of each data set, Holm-corrected."
     title = f"{experiment.title}: {experiment.metric} on all data sets"
-    return Sheet("data-sets", title, ("method", *tables), tuple(rows), note)
+    return _of_columns(title, columns, list(labels), note, "data-sets")
 
 
 def _where(setting: str, label: str) -> str:
@@ -113,20 +96,19 @@ def _where(setting: str, label: str) -> str:
 
 def chosen_sheet(
     experiment: Experiment, table: Table, reported: Mapping[str, OptionTable] | None = None
-) -> Sheet | None:
+) -> Screen | None:
     """Hyper-parameters chosen on validation, and those that a paper reports."""
     rows = []
     for (setting, label), results in table.results.items():
         run = next(iter(results.values())).run
         grids = [entry.grid for entry in experiment.methods if entry.label == label]
         if run.point and grids and any(len(values) > 1 for values in grids[0].values()):
-            rows.append((Field(_where(setting, label)), Field(options_text(run.point)), Field("ours")))
-    for where, options in (reported or {}).items():
-        rows.append((Field(where), Field(options_text(options)), Field("paper")))
+            rows.append((_where(setting, label), options_text(run.point), "ours"))
+    rows += [(where, options_text(options), "paper") for where, options in (reported or {}).items()]
     if not rows:
         return None
     note = "Chosen on the validation queries of the first repetition, then used in all."
-    return Sheet("chosen", "Chosen hyper-parameters", ("setting", "hyper-parameters", "from"), tuple(rows), note)
+    return Screen("Chosen hyper-parameters", ("setting", "hyper-parameters", "from"), rows, [note], name="chosen")
 
 
 def baseline_of(experiment: Experiment, table: Table, setting: str) -> str | None:
@@ -135,41 +117,39 @@ def baseline_of(experiment: Experiment, table: Table, setting: str) -> str | Non
 
 def _by_metric(
     experiment: Experiment, table: Table, setting: str, data: str, beside: Mapping[str, Mapping[str, float]]
-) -> Sheet:
-    baseline = baseline_of(experiment, table, setting)
-    cells = {name: summarize(table, setting, name, baseline) for name in experiment.metrics}
-    best = {name: _best(entries, experiment) for name, entries in cells.items()}
-    rows = []
-    for number, cell in enumerate(cells[experiment.metric]):
-        own = [_shown(cells[name][number], best[name]) for name in experiment.metrics]
-        rows.append((Field(cell.label), *own, *(_number(values.get(cell.label)) for values in beside.values())))
-    columns = ("method", *map(_with_direction, experiment.metrics), *beside)
+) -> Screen:
+    columns = {
+        directed(name, metric(name).higher_is_better): _column(experiment, table, setting, name)
+        for name in experiment.metrics
+    }
+    columns |= {name: {label: f"{value:g}" for label, value in values.items()} for name, values in beside.items()}
     title = f"{experiment.title}{f', {setting}' if setting else ''}, on {data}"
     alone = Table(result for label in table.labels(setting) for result in table.of(setting, label))
-    return Sheet(_file_name("results", setting), title, columns, tuple(rows), _note(alone, setting, baseline))
+    note = _note(alone, setting, baseline_of(experiment, table, setting))
+    return _of_columns(title, columns, table.labels(setting), note, _file_name("results", setting))
 
 
-def _by_setting(experiment: Experiment, table: Table, data: str) -> Sheet:
-    baselines = {setting: baseline_of(experiment, table, setting) for setting in table.settings}
-    cells = {
-        setting: {cell.label: cell for cell in summarize(table, setting, experiment.metric, baselines[setting])}
-        for setting in table.settings
-    }
-    best = {setting: _best(list(entries.values()), experiment) for setting, entries in cells.items()}
-    rows = [
-        (
-            Field(label),
-            *(
-                _shown(cells[setting][label], best[setting]) if label in cells[setting] else Field(NOTHING)
-                for setting in table.settings
-            ),
-        )
-        for label in table.labels()
-    ]
+def _by_setting(experiment: Experiment, table: Table, data: str) -> Screen:
+    columns = {setting: _column(experiment, table, setting, experiment.metric) for setting in table.settings}
     title = f"{experiment.title}: {experiment.metric} on {data}"
-    named = {name for name in baselines.values() if name}
-    note = _note(table, table.settings[0], " or ".join(sorted(named)) or None)
-    return Sheet("results", title, ("method", *table.settings), tuple(rows), note)
+    baselines = {name for setting in table.settings if (name := baseline_of(experiment, table, setting))}
+    note = _note(table, table.settings[0], " or ".join(sorted(baselines)) or None)
+    return _of_columns(title, columns, table.labels(), note, "results")
+
+
+def _column(experiment: Experiment, table: Table, setting: str, name: str) -> dict[str, str]:
+    """One measure of each method in a setting, as text."""
+    cells = summarize(table, setting, name, baseline_of(experiment, table, setting))
+    best = _best(cells, experiment)
+    return {cell.label: _shown(cell, best) for cell in cells}
+
+
+def _of_columns(
+    title: str, columns: Mapping[str, Mapping[str, str]], labels: Sequence[str], note: str, name: str
+) -> Screen:
+    """A row for each label."""
+    rows = [(label, *(column.get(label, NOTHING) for column in columns.values())) for label in labels]
+    return Screen(title, ("method", *columns), rows, [note], name=name)
 
 
 def units_text(table: Table) -> str:
@@ -214,10 +194,10 @@ def _all_cells(table: Table, setting: str) -> list[Cell]:
     return summarize(table, setting, next(iter(outcome.per_query)), None) if outcome.per_query else []
 
 
-def _shown(cell: Cell, best: str | None) -> Field:
+def _shown(cell: Cell, best: str | None) -> str:
     half = "" if cell.low is None or cell.high is None else f" ± {(cell.high - cell.low) / 2:.4f}"
     mark = cell.mark.replace("-", "−")
-    return Field(f"{cell.mean:.4f}{half}{f' {mark}' if mark else ''}", cell.mean, best=cell.label == best)
+    return (Best if cell.label == best else str)(f"{cell.mean:.4f}{half}{f' {mark}' if mark else ''}")
 
 
 def _best(cells: Sequence[Cell], experiment: Experiment) -> str | None:
@@ -232,14 +212,6 @@ def _best(cells: Sequence[Cell], experiment: Experiment) -> str | None:
         return None
     sign = 1 if metric(racing[0].metric).higher_is_better else -1
     return max(racing, key=lambda cell: sign * cell.mean).label
-
-
-def _number(value: float | None) -> Field:
-    return Field(NOTHING) if value is None else Field(f"{value:g}", value)
-
-
-def _with_direction(name: str) -> str:
-    return f"{name} {'↑' if metric(name).higher_is_better else '↓'}"
 
 
 def _file_name(stem: str, setting: str) -> str:

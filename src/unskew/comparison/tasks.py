@@ -34,7 +34,6 @@ from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.judged.metrics import metric
 from unskew.evaluation.evaluate import Evaluation, evaluate_scorer
 from unskew.methods.bias.hte import correct_clicks
-from unskew.simulation.fresh import FreshClicks
 from unskew.simulation.truth import Simulation
 from unskew.training.fitting import fit_recipe
 from unskew.training.model import Model
@@ -118,21 +117,11 @@ def fit_model(definition: Definition) -> tuple[Model, Simulation | None]:
     simulation = simulation_of(definition)
     interventions = intervention_log(definition) if definition["interventions"] else None
     if definition["simulation"].get("clicks") == "fresh":
-        return fit_recipe(recipe, _checked_fresh(definition), validate=valid, watch=WATCH.get()), simulation
+        if definition["simulation"]["interventions"] or definition["interventions"] or definition["oracle"]:
+            raise ValueError("fresh clicks have no interventions and no oracle: use clicks = 'fixed' for this method")
+        return fit_recipe(recipe, fresh_clicks(definition), validate=valid, watch=WATCH.get()), simulation
     log = ORACLES[definition["oracle"]](simulation)
     return fit_recipe(recipe, log, interventions=interventions, validate=valid, watch=WATCH.get()), simulation
-
-
-def _checked_fresh(definition: Definition) -> FreshClicks:
-    settings = definition["simulation"]
-    if settings["interventions"] or definition["interventions"] or definition["oracle"]:
-        raise ValueError("fresh clicks have no interventions and no oracle: use clicks = 'fixed' for this method")
-    return fresh_clicks(definition)
-
-
-def _with_true_effects(simulation: Simulation) -> ClickLog:
-    """Clicks as they would have been at the top, by the true effects of positions."""
-    return correct_clicks(simulation.log, simulation.truth.position_effects())
 
 
 def _with_true_observation(simulation: Simulation) -> ClickLog:
@@ -145,7 +134,8 @@ def _with_true_observation(simulation: Simulation) -> ClickLog:
 # Parts of the truth that a method may use, to see how good it would be with a perfect estimate.
 ORACLES: dict[str, Callable[[Simulation], ClickLog]] = {
     "": lambda simulation: simulation.log,
-    "hte": _with_true_effects,
+    # Clicks as they would have been at the top, by the true effects of positions.
+    "hte": lambda simulation: correct_clicks(simulation.log, simulation.truth.position_effects()),
     "observation": _with_true_observation,
 }
 

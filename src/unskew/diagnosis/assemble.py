@@ -19,7 +19,7 @@ from unskew.diagnosis.coupling import Coupling
 from unskew.diagnosis.examination_record import Looks
 from unskew.diagnosis.leaks import ClickLeaks, PositionLeaks
 from unskew.diagnosis.logging_policy import LoggerStrength, ShuffledClicks
-from unskew.diagnosis.model_based import LearntCurve, ModelBounds
+from unskew.diagnosis.model_based import ModelBounds
 from unskew.diagnosis.parts import PARTS, narrowest
 from unskew.diagnosis.traffic import CappedUsers, Traffic
 from unskew.display import Displayed, Screen, new_axes
@@ -57,7 +57,7 @@ class Diagnosis(Displayed):
     order: float | Refusal  # share of pairs whose shown order a linear function of the features predicts
     position_leaks: PositionLeaks | Refusal
     click_leaks: ClickLeaks | Refusal
-    learnt: Mapping[str, LearntCurve | Refusal]
+    learnt: Mapping[str, Curve | Refusal]  # by methods, along with a ranker
     bounds: ModelBounds | Refusal
     part: str = ""  # what was read of a log larger than the memory limit
     name: str = "LOG"  # where it lies

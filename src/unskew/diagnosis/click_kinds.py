@@ -29,17 +29,23 @@ CLOSE = 1e-7
 
 
 @dataclass(frozen=True, eq=False)
-class _Showings:
-    """Documents that were shown at several positions."""
+class Showings:
+    """Clicks and impressions of documents at each position."""
 
-    queries: Index  # [documents], counted from 0 without gaps
+    queries: Index  # [documents]
     positions: Index  # [positions]
     clicks: sparse.csr_array  # [documents, positions]
     shown: sparse.csr_array  # [documents, positions]
 
-    def select(self, documents: NDArray) -> _Showings:
+    def select(self, documents: NDArray) -> Showings:
+        """Some of the documents; their queries count from 0 without gaps."""
         _, queries = np.unique(self.queries[documents], return_inverse=True)
-        return _Showings(queries, self.positions, self.clicks[documents], self.shown[documents])
+        return Showings(queries, self.positions, self.clicks[documents], self.shown[documents])
+
+    @property
+    def moved(self) -> NDArray[np.bool_]:
+        """Which documents were shown at several positions."""
+        return np.diff(self.shown.indptr) > 1
 
     def links(self) -> list[tuple[int, ...]]:
         """Groups of positions that are linked by documents that moved."""
@@ -57,8 +63,6 @@ def click_matrix_without_grades(
         seed: seed of the two halves.
         counted: impressions that count, `[lists, docs]`; default: all.
     """
-    if n_kinds < 2:
-        raise ValueError(f"n_kinds must be at least 2, got {n_kinds}: a matrix of one kind always has rank one")
     check_counts(log)
     first, second = _halves(_moved_documents(log, counted), np.random.default_rng(seed))
     seen = _fit_curve(first)
@@ -67,7 +71,9 @@ def click_matrix_without_grades(
             f"documents that moved were never clicked at {spell(first.positions[seen == 0])}: swap or shuffle more "
             "sessions, or leave it out (counted=…)"
         )
-    attraction = _attraction(first, seen)
+    # Shrunk to the mean by half a click: a document without clicks need not be worthless.
+    exposed, clicks = np.asarray(first.shown @ seen), _sums(first.clicks, 1)
+    attraction = (clicks + 0.5) / (exposed + 0.5 * exposed.sum() / clicks.sum())
     weights = _sums(second.shown, 1)
     for n in range(n_kinds, 1, -1):
         kind = _equal_parts(attraction, weights, n)
@@ -80,7 +86,7 @@ def click_matrix_without_grades(
     )
 
 
-def _matrix_of(parts: list[_Showings]) -> ClickMatrix:
+def _matrix_of(parts: list[Showings]) -> ClickMatrix:
     curves = [_fit_curve(part) for part in parts]
     levels = [_sums(part.clicks, 0).sum() / (part.shown @ seen).sum() for part, seen in zip(parts, curves, strict=True)]
     return ClickMatrix(
@@ -92,7 +98,8 @@ def _matrix_of(parts: list[_Showings]) -> ClickMatrix:
     )
 
 
-def _moved_documents(log: ClickLog, counted: NDArray[np.bool_] | None) -> _Showings:
+def showings_of(log: ClickLog, counted: NDArray[np.bool_] | None = None) -> Showings:
+    """The showings of every version of a document."""
     chosen = counted_impressions(log, counted)
     positions, places = np.unique(log.positions[chosen].astype(np.int64), return_inverse=True)
     shape = (len(log.features), len(positions))
@@ -100,7 +107,12 @@ def _moved_documents(log: ClickLog, counted: NDArray[np.bool_] | None) -> _Showi
     sessions = np.broadcast_to(log.sessions[:, None], chosen.shape)[chosen].astype(np.float64)
     shown = sparse.csr_array(sparse.coo_array((sessions, where), shape=shape))
     clicks = sparse.csr_array(sparse.coo_array((log.clicks[chosen].astype(np.float64), where), shape=shape))
-    found = _Showings(log.version_queries, positions, clicks, shown).select(np.diff(shown.indptr) > 1)
+    return Showings(log.version_queries, positions, clicks, shown)
+
+
+def _moved_documents(log: ClickLog, counted: NDArray[np.bool_] | None) -> Showings:
+    showings = showings_of(log, counted)
+    found = showings.select(showings.moved)
     if not found.shown.shape[0]:
         raise NotIdentified(
             "every document was shown at only one position, so the effects of position and document cannot be "
@@ -115,7 +127,7 @@ def _moved_documents(log: ClickLog, counted: NDArray[np.bool_] | None) -> _Showi
     return found
 
 
-def _halves(showings: _Showings, rng: Generator) -> tuple[_Showings, _Showings]:
+def _halves(showings: Showings, rng: Generator) -> tuple[Showings, Showings]:
     """Two random halves of the impressions."""
     # Counts have the same structure, so that clicks and impressions of a cell have the same index.
     shown = showings.shown.tocoo()
@@ -124,14 +136,14 @@ def _halves(showings: _Showings, rng: Generator) -> tuple[_Showings, _Showings]:
     first = rng.binomial(cells, 0.5)
     clicked = rng.hypergeometric(clicks, cells - clicks, first)
 
-    def part(clicks: NDArray, cells: NDArray) -> _Showings:
+    def part(clicks: NDArray, cells: NDArray) -> Showings:
         new = [sparse.csr_array(sparse.coo_array((data, shown.coords), shape=shown.shape)) for data in (clicks, cells)]
-        return _Showings(showings.queries, showings.positions, *(counts.astype(np.float64) for counts in new))
+        return Showings(showings.queries, showings.positions, *(counts.astype(np.float64) for counts in new))
 
     return part(clicked, first), part(clicks - clicked, cells - first)
 
 
-def _fit_curve(showings: _Showings) -> Matrix:
+def _fit_curve(showings: Showings) -> Matrix:
     r"""$\theta$ of $a_d\,\theta_k$ by maximum likelihood (Poisson), the largest is 1; 0 if nothing was clicked."""
     clicks_of, clicks_at = _sums(showings.clicks, 1), _sums(showings.clicks, 0)
     seen = np.ones(len(showings.positions))
@@ -146,14 +158,7 @@ def _fit_curve(showings: _Showings) -> Matrix:
     return seen
 
 
-def _attraction(showings: _Showings, seen: Matrix) -> Matrix:
-    """Attraction of each document, shrunk to the mean by half a click: one without clicks need not be worthless."""
-    exposed = np.asarray(showings.shown @ seen)
-    clicks = _sums(showings.clicks, 1)
-    return (clicks + 0.5) / (exposed + 0.5 * exposed.sum() / clicks.sum())
-
-
-def _covariance(showings: _Showings, seen: Matrix) -> Matrix:
+def _covariance(showings: Showings, seen: Matrix) -> Matrix:
     r"""Covariance of $\log\theta$ around its mean over positions, from the scores of queries."""
     exposed = sparse.csr_array(showings.shown * seen)
     clicks = _sums(showings.clicks, 1)
@@ -169,7 +174,7 @@ def _covariance(showings: _Showings, seen: Matrix) -> Matrix:
     return (covariance + covariance.T) / 2
 
 
-def _tells_all_positions(showings: _Showings) -> bool:
+def _tells_all_positions(showings: Showings) -> bool:
     clicked = showings.select(_sums(showings.clicks, 1) > 0)  # a document without clicks links no positions
     return bool((_sums(clicked.clicks, 0) > 0).all()) and len(clicked.links()) == 1
 

@@ -101,12 +101,12 @@ def click_matrix(
     clicks = log.clicks[chosen].astype(np.float64)
     queries = np.broadcast_to(log.queries[:, None], log.mask.shape)[chosen]
     shape = (len(kinds), len(positions))
-    impressions = sums_of_cells(cell, shown, shape)
+    impressions = _sums_of_cells(cell, shown, shape)
     return _without_empty_cells(
         ClickMatrix(
             kinds=tuple(f"grade {grade:g}" for grade in kinds),
             positions=positions,
-            rates=sums_of_cells(cell, clicks, shape) / np.maximum(impressions, SMALLEST),
+            rates=_sums_of_cells(cell, clicks, shape) / np.maximum(impressions, SMALLEST),
             impressions=impressions,
             dispersion=_dispersion(queries, cell, clicks, shown),
         )
@@ -134,7 +134,7 @@ def _grades_of(log: ClickLog, grades: JudgedSet | ArrayLike) -> NDArray[np.float
     return np.array([known.get(key, np.nan) for key in wanted])[log.version_documents]
 
 
-def sums_of_cells(cell: Index, values: NDArray, shape: tuple[int, int]) -> Matrix:
+def _sums_of_cells(cell: Index, values: NDArray, shape: tuple[int, int]) -> Matrix:
     """Sums of values that each belong to a cell of a matrix of this shape."""
     return np.bincount(cell, weights=values, minlength=shape[0] * shape[1]).reshape(shape).astype(np.float64)
 

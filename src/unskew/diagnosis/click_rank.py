@@ -143,11 +143,6 @@ def click_rank(
         level: level of the intervals.
         significance: a rank is rejected if its p-value is smaller.
     """
-    for name, value in (("level", level), ("significance", significance)):
-        if not 0 < value < 1:
-            raise ValueError(f"{name} must be between 0 and 1, got {value}")
-    if n_bootstrap < 1:
-        raise ValueError(f"n_bootstrap must be at least 1, got {n_bootstrap}")
     rng = np.random.default_rng(seed)
     rates, logs = (_spectrum(matrix, space, n_bootstrap, level, significance, rng) for space in _spaces(matrix))
     return ClickRank(matrix, rates, logs, level, significance)
@@ -228,8 +223,6 @@ class Trust:
 
 def trust_bias(matrix: ClickMatrix, *, level: float = 0.99) -> Trust:
     """The sign of trust bias in a click matrix of `click_matrix_without_grades`."""
-    if not 0 < level < 1:
-        raise ValueError(f"level must be between 0 and 1, got {level}")
     if matrix.covariances is None:
         raise ValueError("the matrix has no covariances: use click_matrix_without_grades")
     if len(matrix.positions) < 2:

@@ -30,6 +30,7 @@ from unskew.reporting.answers import BAD, GOOD, UNKNOWN, Finding
 Vector = NDArray[np.float64]
 DOCUMENTS_AT_ONCE = 100_000
 ACROSS = "with changed features"  # a question
+LEVEL = 0.95  # of intervals
 MOST_CODES = 200_000_000  # documents x positions counted without sorting
 
 
@@ -42,7 +43,7 @@ class ClickRates:
     clicks: Vector
     low: Vector
     high: Vector
-    level: float
+    level: float = LEVEL
 
     @property
     def rates(self) -> Vector:
@@ -63,14 +64,12 @@ class ClickRates:
         ]
 
 
-def click_rates(log: ClickLog, *, level: float = 0.95) -> ClickRates:
+def click_rates(log: ClickLog) -> ClickRates:
     """Clicks per impression at each position, or mean feedback if it is graded.
 
     The interval is normal, with the variance of a ratio of sums over queries:
     $\\mathrm{Var} = \\sum_q (c_{qk} - \\hat r_k n_{qk})^2 / n_k^2$.
     """
-    if not 0 < level < 1:
-        raise ValueError(f"level must be between 0 and 1, got {level}")
     chosen = counted_impressions(log, None)
     positions, places = np.unique(log.positions[chosen].astype(np.int64), return_inverse=True)
     shown = np.broadcast_to(log.sessions[:, None], log.mask.shape)[chosen].astype(np.float64)
@@ -81,11 +80,11 @@ def click_rates(log: ClickLog, *, level: float = 0.95) -> ClickRates:
     queries = np.broadcast_to(log.queries[:, None], log.mask.shape)[chosen]
     of_query = np.bincount(queries * len(positions) + places, weights=surplus)
     of_query = np.pad(of_query, (0, -len(of_query) % len(positions))).reshape(-1, len(positions))
-    half = NormalDist().inv_cdf((1 + level) / 2) * np.sqrt((of_query**2).sum(axis=0)) / impressions
+    half = NormalDist().inv_cdf((1 + LEVEL) / 2) * np.sqrt((of_query**2).sum(axis=0)) / impressions
     if np.count_nonzero(np.abs(of_query).sum(axis=1)) < 2:
         half = np.full(len(positions), np.nan)  # one query has no variance between queries
     rates = clicks / impressions
-    return ClickRates(positions, impressions, clicks, np.maximum(rates - half, 0.0), rates + half, level)
+    return ClickRates(positions, impressions, clicks, np.maximum(rates - half, 0.0), rates + half)
 
 
 def single_documents(log: ClickLog) -> ClickLog:

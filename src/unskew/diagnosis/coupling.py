@@ -25,9 +25,11 @@ from numpy.typing import NDArray
 
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.transformed import plain_numbers
-from unskew.diagnosis.click_matrix import check_counts, sums_of_cells
+from unskew.diagnosis.click_kinds import showings_of
+from unskew.diagnosis.click_matrix import check_counts
+from unskew.diagnosis.click_rank import NONE, Trust
+from unskew.diagnosis.leaks import feature_name
 from unskew.propensities.curve import NotIdentified
-from unskew.propensities.position_pairs import counted_impressions
 from unskew.reporting.answers import BAD, GOOD, PLAIN
 
 Matrix = NDArray[np.float64]
@@ -39,6 +41,7 @@ EXPECTED_PULL = 0.3  # standard deviation of the pull that the ridge expects
 WIDEST_FEATURE = 3.0  # standardized features are clipped here: one outlier must not determine the direction
 FEWEST_QUERIES = 20  # in each half, for a variance between queries
 NEWTON_STEPS = 50
+N_STRONGEST = 3  # features that are named
 
 
 @dataclass(frozen=True)
@@ -62,14 +65,14 @@ class Coupling:
             return self.found and self.strength >= NOTABLE
         return None
 
-    def answer(self, *, trust: bool) -> tuple[str, str]:
-        """Whether examination depends on the document; `trust`: clicks show signs of trust bias as well."""
+    def answer(self, trust: Trust | None = None) -> tuple[str, str]:
+        """Whether examination depends on the document; `trust`: what the log shows of trust bias."""
         number = f"strength {self.strength:.2f} ({self.low:.2f} to {self.high:.2f}), held-out p = {self.p_value:.2g}"
         if not self.found:
             return f"not found; {number}", GOOD
         if not self.notable:
             return f"yes, but {self.strength:.0%} of the effect of the position, which changes little; {number}", PLAIN
-        also = " (or trust bias: the signs are the same)" if trust else ""
+        also = " (or trust bias: the signs are the same)" if trust is not None and trust.sign != NONE else ""
         return f"yes{also}; {number}; strongest features: {', '.join(self.features)}", BAD
 
 
@@ -129,6 +132,7 @@ def coupling(log: ClickLog, *, significance: float = 0.01, level: float = 0.95, 
     # they are averaged, not added as if they were independent.
     z, strength, error = (float(np.mean(values)) for values in zip(*tests, strict=True))
     p_value = 1 - NormalDist().cdf(z)
+    strongest = np.argsort(-np.abs(directions[0][0] + directions[1][0]), kind="stable")[:N_STRONGEST]
     half_width = NormalDist().inv_cdf((1 + level) / 2) * error
     return Coupling(
         found=p_value < significance,
@@ -137,52 +141,32 @@ def coupling(log: ClickLog, *, significance: float = 0.01, level: float = 0.95, 
         low=max(strength - half_width, 0.0),
         high=max(strength + half_width, 0.0),
         level=level,
-        features=_strongest(log, (directions[0][0] + directions[1][0]) / 2),
+        features=tuple(feature_name(log, column) for column in strongest.tolist()),
         n_documents=len(moved.shown),
         n_queries=len(np.unique(moved.queries)),
     )
 
 
 def _moved(log: ClickLog, rng: Generator) -> _Moved:
-    chosen = counted_impressions(log, None)
-    positions, places = np.unique(log.positions[chosen].astype(np.int64), return_inverse=True)
-    documents = log.versions[chosen].astype(np.int64)
-    clicked = np.bincount(documents, weights=log.clicks[chosen], minlength=len(log.features)) > 0
-    lowest = np.full(len(log.features), len(positions))
-    np.minimum.at(lowest, documents, places)
-    several = np.zeros(len(log.features), dtype=bool)
-    several[documents[places > lowest[documents]]] = True
-    several = np.flatnonzero(several & clicked)
+    showings = showings_of(log)
+    several = np.flatnonzero(showings.moved & (showings.clicks.sum(axis=1) > 0))
     if not len(several):
         raise NotIdentified(
             "no clicked document was shown at several positions, so the effect of a position on different documents "
             "is not identified. Swap or shuffle a share of the sessions"
         )
-    most = max(1, MOST_CELLS // len(positions))
+    most = max(1, MOST_CELLS // len(showings.positions))
     if len(several) > most:  # a random sample of whole queries
         order = rng.permutation(len(log.query_ids))[log.version_queries[several]]
         several = np.sort(several[np.argsort(order, kind="stable")[:most]])
-    number = np.full(len(log.features), -1)
-    number[several] = np.arange(len(several))
-    row = number[documents]
-    kept = row >= 0
-    cell = row[kept] * len(positions) + places[kept]
-    sessions = np.broadcast_to(log.sessions[:, None], chosen.shape)[chosen][kept]
-    shape = (len(several), len(positions))
-    _, queries = np.unique(log.version_queries[several], return_inverse=True)
+    chosen, features = showings.select(several), plain_numbers(log)[several].astype(np.float64)
+    centred, spread = features - features.mean(axis=0), features.std(axis=0)
     return _Moved(
-        shown=sums_of_cells(cell, sessions, shape),
-        clicks=sums_of_cells(cell, log.clicks[chosen][kept], shape),
-        features=_standardized(plain_numbers(log)[several]),
-        queries=queries,
+        shown=chosen.shown.toarray(),
+        clicks=chosen.clicks.toarray(),
+        features=np.clip(centred / np.where(spread > 0, spread, 1.0), -WIDEST_FEATURE, WIDEST_FEATURE),
+        queries=chosen.queries,
     )
-
-
-def _standardized(features: NDArray[np.float32]) -> Matrix:
-    values = features.astype(np.float64)
-    spread = values.std(axis=0)
-    scaled = (values - values.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
-    return np.clip(scaled, -WIDEST_FEATURE, WIDEST_FEATURE)
 
 
 def _fit_curve(moved: _Moved) -> Matrix:
@@ -237,8 +221,3 @@ def _test(moved: _Moved, weights: Matrix, bent: Matrix) -> _Tested:
     spread = float(np.sqrt(np.average((pull - np.average(pull, weights=totals)) ** 2, weights=totals)))
     total = float(by_query.sum())
     return _Tested(total / error, total / information * spread, error / information * spread)
-
-
-def _strongest(log: ClickLog, weights: Matrix, n: int = 3) -> tuple[str, ...]:
-    order = np.argsort(-np.abs(weights), kind="stable")[:n]
-    return tuple(log.feature_names[column] if log.feature_names else f"feature {column}" for column in order.tolist())

@@ -39,15 +39,14 @@ class Looks:
     share: float  # share of the sessions that recorded examination
     rates: NDArray[np.float64]  # [positions], share of the recorded sessions in which each was examined
     curve: Curve | None  # relative to the top; None: some position was never examined
-    alarms: FalseAlarms | None
-    alarms_refused: str | None  # why false alarms are not identified
+    alarms: FalseAlarms | Refusal
     blind: float  # lower bound of the share of clicks without recorded examination
     faults: tuple[str, ...]  # inconsistencies of the record, one sentence each
 
     @property
     def sure_alarms(self) -> bool:
         """Whether the record has significantly many documents that were not examined."""
-        return self.alarms is not None and self.alarms.rate > CERTAIN * self.alarms.error
+        return isinstance(self.alarms, FalseAlarms) and self.alarms.rate > CERTAIN * self.alarms.error
 
     def findings(self) -> Iterator[Finding]:
         """The record compared with clicks, and its faults."""
@@ -58,8 +57,8 @@ class Looks:
         yield Finding("recorded examination", text, BAD if self.faults else GOOD)
         for fault in self.faults:
             yield Finding("record consistent?", f"no: {fault}", BAD)
-        if self.alarms is None:
-            yield Finding("record: false alarms", f"unknown: {Refusal(self.alarms_refused or '').short}", UNKNOWN)
+        if isinstance(self.alarms, Refusal):
+            yield Finding("record: false alarms", f"unknown: {self.alarms.short}", UNKNOWN)
             return
         text = f"{self.alarms.rate:.3f} ± {self.alarms.error:.3f} by {self.alarms.n_moved:,} documents that moved"
         yield Finding("record: false alarms", text, BAD if self.sure_alarms else GOOD)
@@ -68,13 +67,11 @@ class Looks:
 def looks(log: ClickLog, *, seed: int = 0) -> Looks:
     """Recorded examination and its inconsistencies; an error if there is no record."""
     _, sessions = recorded(log)
-    alarms = attempt(lambda: false_alarms(log))
     return Looks(
         share=float(sessions.sum() / log.n_sessions),
         rates=examination_rates(log),
         curve=known(attempt(lambda: seen(log, seed=seed), NotIdentified)),
-        alarms=known(alarms),
-        alarms_refused=None if isinstance(alarms, FalseAlarms) else alarms.reason,
+        alarms=attempt(lambda: false_alarms(log)),
         blind=blind_clicks(log),
         faults=tuple(faults_of_looks(log)),
     )

@@ -21,14 +21,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
-from scipy.stats import rankdata
+from scipy.stats import spearmanr
 
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.transformed import plain_numbers
+from unskew.diagnosis.click_kinds import showings_of
 from unskew.diagnosis.click_matrix import check_counts
 from unskew.diagnosis.logging_policy import shown_pairs
 from unskew.propensities.curve import NotIdentified
-from unskew.propensities.position_pairs import counted_impressions
 from unskew.reporting.answers import BAD, GOOD
 
 Vector = NDArray[np.float64]
@@ -128,21 +128,17 @@ def click_leaks(log: ClickLog, *, seed: int = 0) -> ClickLeaks:
     if np.ptp(clicks / shown) == 0:
         raise NotIdentified("all documents are clicked equally often: no feature can correlate with that")
     ceiling = _ceiling(clicks, shown, rng)
-    rates = _ranks(clicks / shown)
-    of_position = abs(_correlation(_ranks(position[some])[:, None], rates)[0])
-    found, features = np.zeros(log.n_features), plain_numbers(log)
-    for column in range(log.n_features):
-        found[column] = abs(_correlation(_ranks(features[documents[some], column])[:, None], rates)[0])
-    error = 1 / np.sqrt(len(some))
-    order = np.argsort(-found, kind="stable").tolist()
+    rates = clicks / shown
+    of_position = abs(_correlation(position[some], rates))
+    columns = plain_numbers(log)[documents[some]].T
+    correlations = np.array([abs(_correlation(column, rates)) for column in columns])
+    least = ceiling + 3 / np.sqrt(len(some)) if ceiling < 1 else np.inf  # three standard errors
     ranked = [
-        ClickLeak(
-            feature_name(log, column), float(found[column]), bool(found[column] > ceiling + 3 * error and ceiling < 1)
-        )
-        for column in order
+        ClickLeak(feature_name(log, column), float(correlations[column]), bool(correlations[column] > least))
+        for column in np.argsort(-correlations, kind="stable").tolist()
     ]
     leaks = tuple(leak for leak in ranked if leak.correlation >= max(NEARLY * ceiling, of_position))
-    return ClickLeaks(leaks, ceiling, ranked[0], float(of_position), len(some))
+    return ClickLeaks(leaks, ceiling, ranked[0], of_position, len(some))
 
 
 def feature_name(log: ClickLog, column: int) -> str:
@@ -152,13 +148,9 @@ def feature_name(log: ClickLog, column: int) -> str:
 
 def _counted(log: ClickLog) -> tuple[NDArray, Vector, Vector, Vector]:
     """Shown documents, with their impressions, clicks and mean position."""
-    chosen = counted_impressions(log, None)
-    numbers = log.versions[chosen]
-    sessions = np.broadcast_to(log.sessions[:, None], chosen.shape)[chosen].astype(np.float64)
-    n = len(log.features)
-    shown = np.rint(np.bincount(numbers, weights=sessions, minlength=n))
-    clicks = np.rint(np.bincount(numbers, weights=log.clicks[chosen], minlength=n))
-    places = np.bincount(numbers, weights=sessions * log.positions[chosen], minlength=n)
+    showings = showings_of(log)
+    shown, clicks = (np.rint(counts.sum(axis=1)) for counts in (showings.shown, showings.clicks))
+    places = showings.shown @ showings.positions
     documents = np.flatnonzero(shown > 0)
     return documents, shown[documents], np.minimum(clicks, shown)[documents], places[documents] / shown[documents]
 
@@ -167,17 +159,11 @@ def _ceiling(clicks: Vector, shown: Vector, rng: Generator) -> float:
     """The highest correlation of counted rates with anything that is independent of their noise."""
     first = shown.astype(np.int64) // 2
     clicked = rng.hypergeometric(clicks.astype(np.int64), (shown - clicks).astype(np.int64), first)
-    one, other = _ranks(clicked / first), _ranks((clicks - clicked) / (shown - first))
-    half = max(float(_correlation(one[:, None], other)[0]), 0.0)
+    half = max(_correlation(clicked / first, (clicks - clicked) / (shown - first)), 0.0)
     return float(np.sqrt(2 * half / (1 + half)))
 
 
-def _ranks(values: NDArray) -> Vector:
-    return np.asarray(rankdata(values), dtype=np.float64)
-
-
-def _correlation(columns: Vector, values: Vector) -> Vector:
-    """Correlation of each column with the values; 0 for a constant."""
-    columns, values = columns - columns.mean(axis=0), values - values.mean()
-    size = np.sqrt((columns**2).sum(axis=0) * (values**2).sum())
-    return np.divide(columns.T @ values, size, out=np.zeros(columns.shape[1]), where=size > 0)
+def _correlation(one: NDArray, other: NDArray) -> float:
+    """Rank correlation; 0 for a constant."""
+    constant = np.ptp(one) == 0 or np.ptp(other) == 0
+    return 0.0 if constant else float(spearmanr(one, other).statistic)

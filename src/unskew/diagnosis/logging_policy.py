@@ -8,8 +8,6 @@ The shown order usually depends on features. How much is measured on pairs of do
 of the features, fitted on one half of the queries, predicts which of two was shown higher in the other half. Near 1,
 position and features are confounded: a method that learns its curve along with the ranker may attribute the effect of
 one to the other.
-
-Random pairs of documents of one list, the higher one first, to study the shown order.
 """
 
 from __future__ import annotations
@@ -86,12 +84,12 @@ def logger_strength(rates: ClickRates, curve: Curve) -> LoggerStrength:
     return LoggerStrength(curve.estimator, rates.positions[both], relevance / top, low / top, high / top, gain, word)
 
 
-def shuffled_clicks(log: ClickLog, *, intervention: str | None = None, level: float = 0.95) -> ShuffledClicks:
+def shuffled_clicks(log: ClickLog, *, level: float = 0.95) -> ShuffledClicks:
     """Clicks per session of lists in the order of the logging policy and in random order; interval over queries.
 
     If only the top of lists was shuffled, only clicks there are counted.
     """
-    reach = shuffled_positions(log, intervention)
+    reach = shuffled_positions(log, None)
     shuffled = reach > 0
     if log.interventions is None or not shuffled.any():
         raise NotIdentified("no list is marked as shuffled: shown and random order cannot be compared")
@@ -101,9 +99,8 @@ def shuffled_clicks(log: ClickLog, *, intervention: str | None = None, level: fl
     counted = log.mask & (log.positions < reach[shuffled].min())
     clicks = np.where(counted, log.clicks, 0).sum(axis=1, dtype=np.float64)
 
-    def sums(chosen: NDArray[np.bool_]) -> tuple[Vector, Vector]:
-        own = queries[chosen]
-        return _sums(own, clicks[chosen], n), _sums(own, log.sessions[chosen], n)
+    def sums(chosen: NDArray[np.bool_]) -> list[Vector]:
+        return [np.bincount(queries[chosen], each[chosen], n).astype(np.float64) for each in (clicks, log.sessions)]
 
     (shown_clicks, shown), (mixed_clicks, mixed) = sums(plain), sums(shuffled)
     if not (shown_clicks.sum() > 0 and mixed_clicks.sum() > 0):
@@ -112,19 +109,8 @@ def shuffled_clicks(log: ClickLog, *, intervention: str | None = None, level: fl
     # Delta method on the log ratio of two ratios of sums over queries.
     parts = (shown_clicks - here * shown) / shown_clicks.sum() - (mixed_clicks - there * mixed) / mixed_clicks.sum()
     half = NormalDist().inv_cdf((1 + level) / 2) * float(np.sqrt((parts**2).sum()))
-    ratio = here / there
-    return ShuffledClicks(
-        float(here),
-        float(there),
-        float(ratio - 1),
-        float(ratio * np.exp(-half) - 1),
-        float(ratio * np.exp(half) - 1),
-        level,
-    )
-
-
-def _sums(owners: NDArray, values: NDArray, n: int) -> Vector:
-    return np.bincount(owners, weights=values, minlength=n).astype(np.float64)
+    gain, low, high = (float(here / there * np.exp(side) - 1) for side in (0.0, -half, half))
+    return ShuffledClicks(float(here), float(there), gain, low, high, level)
 
 
 def order_from_features(log: ClickLog, *, seed: int = 0) -> float:

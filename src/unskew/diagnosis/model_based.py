@@ -20,7 +20,7 @@ from unskew.data.clicks.click_log import ClickLog
 from unskew.diagnosis.bounds import PairBounds, pair_bounds
 from unskew.diagnosis.logging_policy import shown_pairs
 from unskew.methods.bias.lbd import LBD
-from unskew.propensities.curve import NotIdentified
+from unskew.propensities.curve import Curve, NotIdentified
 from unskew.reporting.answers import PLAIN
 from unskew.training.fitting import fit_recipe
 from unskew.training.model import Model
@@ -37,22 +37,6 @@ N_PAIRS = 200
 SHARES = ("lipschitz_possible", "bernoulli_possible")  # of the pairs
 MEDIANS = ("least_cancel", "greatest_cancel", "least_beta", "greatest_beta")
 LEAST_RELEVANCE = 1e-6
-
-
-@dataclass(frozen=True, eq=False)
-class LearntCurve:
-    """An examination curve learned along with a ranker."""
-
-    method: str
-    values: Vector  # [positions], relative to the top; geometric mean over the parts
-    low: Vector
-    high: Vector
-    level: float
-    n_parts: int
-
-    def answer(self) -> tuple[str, str]:
-        last = f"{self.values[-1]:.2f} ({self.low[-1]:.2f} to {self.high[-1]:.2f})"
-        return f"{last} at the last position; depends on its model", PLAIN
 
 
 @dataclass(frozen=True)
@@ -76,8 +60,11 @@ class ModelBounds:
         return text, PLAIN
 
 
-def learnt_curve(log: ClickLog, method: str, *, level: float = 0.95, seed: int = 0) -> LearntCurve:
-    """The curve that a method learns, with an interval from fits on disjoint parts of the queries."""
+def learnt_curve(log: ClickLog, method: str, *, level: float = 0.95, seed: int = 0) -> Curve:
+    """The curve that a method learns along with a ranker, relative to the top.
+
+    Its values are geometric means of fits on disjoint parts of the queries, from which its interval comes.
+    """
     rng = np.random.default_rng(seed)
     queries, member = np.unique(log.queries, return_inverse=True)
     if len(queries) < N_PARTS:
@@ -100,7 +87,8 @@ def learnt_curve(log: ClickLog, method: str, *, level: float = 0.95, seed: int =
         raise NotIdentified(f"some positions occur in only one part of the queries: {method} has no interval there")
     middle = np.nanmean(values, axis=0)
     half = student.ppf((1 + level) / 2, known - 1) * np.nanstd(values, axis=0, ddof=1) / np.sqrt(known)
-    return LearntCurve(method, np.exp(middle), np.exp(middle - half), np.exp(middle + half), level, N_PARTS)
+    curves = (np.exp(middle), np.exp(middle - half), np.exp(middle + half))
+    return Curve(method, np.arange(log.n_positions), *curves, log.by_position()[0], level)
 
 
 def model_bounds(log: ClickLog, *, seed: int = 0) -> ModelBounds:
@@ -116,8 +104,7 @@ def model_bounds(log: ClickLog, *, seed: int = 0) -> ModelBounds:
     drawn = shown_pairs(log, rng)
     chosen = rng.choice(len(drawn.upper), min(N_PAIRS, len(drawn.upper)), replace=False)
     documents = np.stack([drawn.upper[chosen], drawn.lower[chosen]], axis=1)
-    relevance = _relevance(model, log, documents)
-    points = _transformed(model, log, documents)
+    points, relevance = _points_and_relevance(model, log, documents)
 
     def observation(values: Vector) -> Vector:
         with torch.no_grad():
@@ -146,15 +133,11 @@ def _some(rows: NDArray[np.int64], most: int, rng: np.random.Generator) -> NDArr
     return rows if len(rows) <= most else np.sort(rng.choice(rows, most, replace=False))
 
 
-def _transformed(model: Model, log: ClickLog, documents: NDArray[np.int64]) -> Vector:
-    """Transformed features of documents, `[pairs, 2, features]`."""
-    features = torch.as_tensor(log.features[documents])
-    with torch.no_grad():
-        return model.transform(features, torch.ones(documents.shape, dtype=torch.bool)).numpy().astype(np.float64)
+def _points_and_relevance(model: Model, log: ClickLog, documents: NDArray[np.int64]) -> tuple[Vector, Vector]:
+    """Transformed features of documents, `[pairs, 2, features]`, and their fitted relevance, `[pairs, 2]`.
 
-
-def _relevance(model: Model, log: ClickLog, documents: NDArray[np.int64]) -> Vector:
-    """Fitted relevance of documents, scaled so that the model predicts the observed number of clicks."""
+    Relevance is scaled so that the model predicts the observed number of clicks.
+    """
     method = model.method
     assert isinstance(method, LBD)
     features = torch.as_tensor(log.features[documents])
@@ -166,4 +149,5 @@ def _relevance(model: Model, log: ClickLog, documents: NDArray[np.int64]) -> Vec
         relative = torch.exp(scores - scores.max())
         rate = log.n_clicks / float((log.sessions * log.mask.sum(axis=1)).sum())
         scale = rate / float((relative * seen).mean().clamp(min=1e-12))
-    return np.clip(scale * relative.numpy().astype(np.float64), LEAST_RELEVANCE, 1.0)
+    relevance = np.clip(scale * relative.numpy().astype(np.float64), LEAST_RELEVANCE, 1.0)
+    return values.numpy().astype(np.float64), relevance

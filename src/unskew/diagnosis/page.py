@@ -5,7 +5,7 @@ Positions count from 1 in the report, and from 0 in a log.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,11 @@ from unskew.data.inputs import LogOrPlace, Place, as_part
 from unskew.diagnosis.advice import TITLES
 from unskew.diagnosis.assemble import Diagnosis, curve_cells, position_rows
 from unskew.diagnosis.parts import PARTS, QUICK, Work
+from unskew.display import Screen
 from unskew.propensities.curve import Curve
 from unskew.reporting.answers import all_known, attempt, known
 from unskew.reporting.drawing import STYLE, WIDTH, Drawn, heatmap, line_figure
-from unskew.reporting.sheets import Section, Sheet, text_fields, write_report
+from unskew.reporting.sheets import Section, write_report
 from unskew.reporting.terminal import Follow, counting_progress, followed
 
 Lines = Mapping[str, tuple[np.ndarray, ...]]  # positions from 0, values, and both ends of their interval
@@ -114,7 +115,7 @@ def _run(work: Work, quick: bool, progress: Callable[..., None]) -> None:
 
 def write_diagnosis(diagnosis: Diagnosis, path: str | Path, name: str, command: str) -> Path:
     """Write the page; it is self-contained."""
-    verdict, refused = diagnosis.verdict, diagnosis.refused()
+    verdict = diagnosis.verdict
     first, *others = _position_figures(diagnosis)
     positions = [_position_sheet(diagnosis), *_curve_sheet(diagnosis)]
     sections = [
@@ -123,13 +124,12 @@ def write_diagnosis(diagnosis: Diagnosis, path: str | Path, name: str, command: 
         *(
             Section(title, facts={names: reason for own, reason, names in verdict.by_reason() if own == word})
             for word, title in TITLES.items()
-            if any(entry.word == word for entry in verdict.methods)
         ),
         Section("Positions", [WHAT_IT_IS], sheets=positions, figures=others),
         *_coverage_section(diagnosis),
         *_matrix_section(diagnosis),
-        *_leak_section(diagnosis),
-        *([Section("What was not measured, and why", facts=refused)] if refused else []),
+        _leak_section(diagnosis),
+        Section("What was not measured, and why", facts=diagnosis.refused()),
         Section("Run it again", command=command),
     ]
     about = repr(diagnosis.log).removeprefix("ClickLog(").removesuffix(")")
@@ -138,11 +138,11 @@ def write_diagnosis(diagnosis: Diagnosis, path: str | Path, name: str, command: 
     return write_report(path, f"Diagnosis of {name}", sections, lead)
 
 
-def _position_sheet(diagnosis: Diagnosis) -> Sheet:
+def _position_sheet(diagnosis: Diagnosis) -> Screen:
     columns, rows = position_rows(diagnosis)
     text = "Relevance: click rate divided by the examination curve, relative to the first position."
-    note = text if columns[-1] == "relevance" else ""
-    return _sheet("positions", "Clicks, examination and relevance by position", columns, rows, note)
+    notes = [text] if columns[-1] == "relevance" else []
+    return Screen("Clicks, examination and relevance by position", columns, rows, notes, name="positions")
 
 
 def _position_figures(diagnosis: Diagnosis) -> list[Drawn]:
@@ -173,11 +173,8 @@ def _curve_figures(diagnosis: Diagnosis) -> Iterator[Drawn]:
     if learnt:
         title = "Examination as methods learn it along with a ranker; it depends on their model of relevance"
         beside = ({} if best is None else {best.estimator: _line(best)}) | recorded
-        lines = {
-            name: (np.arange(len(curve.values)), *map(_clipped, (curve.values, curve.low, curve.high)))
-            for name, curve in learnt.items()
-        }
-        yield _drawn("learnt", title, lines, label, {name: line[:2] for name, line in beside.items()})
+        lines = {name: _line(curve) for name, curve in learnt.items()}
+        yield _drawn("learnt", title, lines, label, beside)
 
 
 def _drawn(file: str, title: str, lines: Lines, y_label: str, beside: Lines | None = None) -> Drawn:
@@ -201,7 +198,7 @@ def _clipped(values: np.ndarray) -> np.ndarray:
     return np.clip(np.nan_to_num(values, posinf=HIGHEST), None, HIGHEST)
 
 
-def _curve_sheet(diagnosis: Diagnosis) -> list[Sheet]:
+def _curve_sheet(diagnosis: Diagnosis) -> list[Screen]:
     curves = all_known(diagnosis.curves)
     if not curves:
         return []
@@ -212,7 +209,8 @@ def _curve_sheet(diagnosis: Diagnosis) -> list[Sheet]:
             value, interval = curve_cells(curve, position)
             cells.append(value if interval == "–" else f"{value} ({interval})")
         rows.append(cells)
-    return [_sheet("curves", "Examination by estimator, with intervals over queries", ("position", *curves), rows)]
+    title = "Examination by estimator, with intervals over queries"
+    return [Screen(title, ("position", *curves), rows, name="curves")]
 
 
 def _coverage_section(diagnosis: Diagnosis) -> Iterator[Section]:
@@ -243,8 +241,7 @@ def _matrix_section(diagnosis: Diagnosis) -> Iterator[Section]:
     n = min(len(matrix.positions), MOST_IN_MATRIX)
     columns = [str(position + 1) for position in matrix.positions[:n]]
     figure = _matrix_figure(matrix.rates[:, :n], columns, list(matrix.kinds), "group of documents", 3)
-    table = rank.screen()
-    sheet = _sheet("rank", table.title, table.columns, table.rows)
+    sheet = replace(rank.screen(), notes=[], name="rank")
     text = (
         "Documents shown at several positions, grouped by click rate in one half of the sessions; rates are from "
         "the other half. If clicks were a product of a document factor and a position factor, the rows would be "
@@ -257,7 +254,7 @@ def _matrix_section(diagnosis: Diagnosis) -> Iterator[Section]:
     yield Section("The click matrix", [text, summary], sheets=[sheet], figures=[drawn])
 
 
-def _leak_section(diagnosis: Diagnosis) -> Iterator[Section]:
+def _leak_section(diagnosis: Diagnosis) -> Section:
     rows = []
     of_position, of_clicks = known(diagnosis.position_leaks), known(diagnosis.click_leaks)
     if of_position is not None:
@@ -268,11 +265,8 @@ def _leak_section(diagnosis: Diagnosis) -> Iterator[Section]:
         word = "computed from clicks?" if of_clicks.leaks else "closest to clicks"
         for each in of_clicks.leaks or (of_clicks.closest,):
             rows.append([each.feature, word, f"correlation {each.correlation:.3f}, at most {of_clicks.ceiling:.3f}"])
-    if rows:
-        columns = ("feature", "suspicion", "evidence")
-        yield Section(
-            "Features", sheets=[_sheet("features", "Features that leak, or come closest to it", columns, rows)]
-        )
+    title, columns = "Features that leak, or come closest to it", ("feature", "suspicion", "evidence")
+    return Section("Features", sheets=[Screen(title, columns, rows, name="features")] if rows else [])
 
 
 def _matrix_figure(values: np.ndarray, columns: list[str], rows: list[str], y_label: str, digits: int) -> Figure:
@@ -283,7 +277,3 @@ def _matrix_figure(values: np.ndarray, columns: list[str], rows: list[str], y_la
         axes.set_xlabel("position")
         axes.set_ylabel(y_label)
     return figure
-
-
-def _sheet(name: str, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], note: str = "") -> Sheet:
-    return Sheet(name, title, tuple(columns), tuple(map(text_fields, rows)), note)

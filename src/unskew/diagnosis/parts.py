@@ -15,10 +15,10 @@ import numpy as np
 from unskew.data.clicks.click_log import ClickLog
 from unskew.diagnosis.click_kinds import click_matrix_without_grades
 from unskew.diagnosis.click_matrix import ClickMatrix
-from unskew.diagnosis.click_rank import NONE, click_rank, trust_bias
-from unskew.diagnosis.click_rates import ClickRates, PairCauses, click_rates, pair_causes, single_documents
+from unskew.diagnosis.click_rank import click_rank, trust_bias
+from unskew.diagnosis.click_rates import click_rates, pair_causes, single_documents
 from unskew.diagnosis.connectivity import Connectivity, connectivity, connectivity_by
-from unskew.diagnosis.coupling import Coupling, coupling
+from unskew.diagnosis.coupling import coupling
 from unskew.diagnosis.examination_record import looks
 from unskew.diagnosis.leaks import click_leaks, position_leaks
 from unskew.diagnosis.logging_policy import LoggerStrength, logger_strength, order_from_features, shuffled_clicks
@@ -30,7 +30,7 @@ from unskew.propensities.estimate import ESTIMATORS, LevelCurves, curves_by_leve
 from unskew.propensities.harvesting import all_pairs
 from unskew.propensities.position_pairs import intervention_coverage
 from unskew.propensities.randomization import display
-from unskew.reporting.answers import BAD, GOOD, UNKNOWN, Finding, Refusal, all_known, attempt, known, reasons
+from unskew.reporting.answers import BAD, GOOD, UNKNOWN, Finding, Refusal, all_known, attempt, known, needed, reasons
 
 if TYPE_CHECKING:
     from unskew.diagnosis.assemble import Diagnosis
@@ -67,14 +67,6 @@ class Work:
         return single_documents(self.log)
 
     @cached_property
-    def rates(self) -> ClickRates:
-        return click_rates(self.single)
-
-    @cached_property
-    def causes(self) -> PairCauses:
-        return pair_causes(self.log)
-
-    @cached_property
     def matrix(self) -> ClickMatrix | Refusal:
         return attempt(lambda: click_matrix_without_grades(self.single, seed=self.seed))
 
@@ -95,12 +87,9 @@ def narrowest(curves: Iterable[Curve]) -> Curve | None:
     return min(curves, key=width, default=None)
 
 
-def _own_answer(result: Any, *_: Any) -> Iterator[Finding]:
-    yield Finding("", *result.answer())
-
-
-def _own_findings(result: Any, *_: Any) -> Iterator[Finding]:
-    yield from result.findings()
+def _own(result: Any, *_: Any) -> Iterable[Finding]:
+    """What a result says of itself."""
+    return result.findings() if hasattr(result, "findings") else [Finding("", *result.answer())]
 
 
 @dataclass(frozen=True)
@@ -109,7 +98,7 @@ class Part:
 
     compute: Callable[..., Any]  # from `Work`, and a name if there are several results
     # From the result, the diagnosis and the name; a finding without a question answers ours.
-    answer: Callable[[Any, Diagnosis, str], Iterable[Finding]] | None = _own_answer
+    answer: Callable[[Any, Diagnosis, str], Iterable[Finding]] | None = _own
     question: str = ""  # with {} for a name: asked of each result
     title: str = ""  # among what was not measured
     names: Callable[[Work], Iterable[str]] | None = None  # of its results, if there are several
@@ -148,14 +137,14 @@ def _users(work: Work) -> CappedUsers:
 
 
 def _across_versions(work: Work) -> Curve:
-    if not work.causes.features:
+    if not work.results["causes"].features:
         raise ValueError("no document was moved by a change of its features alone")
     return all_pairs(work.single, seed=work.seed, across_versions=True)
 
 
 def _connectivity(work: Work) -> Connectivity:
     coverage = known(work.results["coverage"])
-    return connectivity(work.single, rates=work.rates, coverage=coverage, n_sessions=work.log.n_sessions)
+    return connectivity(work.single, rates=work.results["rates"], coverage=coverage, n_sessions=work.log.n_sessions)
 
 
 def _estimators(work: Work) -> dict[str, Callable[..., Curve]]:
@@ -167,15 +156,13 @@ def _curve(work: Work, name: str) -> Curve:
 
 
 def _matrix(work: Work, why_not: str = "") -> ClickMatrix:
-    if isinstance(work.matrix, Refusal):
-        raise ValueError(why_not or work.matrix.reason)
-    return work.matrix
+    return needed(Refusal(why_not) if why_not and isinstance(work.matrix, Refusal) else work.matrix)
 
 
 def _strength(work: Work) -> LoggerStrength:
     if work.curve is None:
         raise ValueError("it needs an examination curve")
-    return logger_strength(work.rates, work.curve)
+    return logger_strength(work.results["rates"], work.curve)
 
 
 def _about_factors(links: Connectivity, *_: Any) -> Iterator[Finding]:
@@ -183,15 +170,6 @@ def _about_factors(links: Connectivity, *_: Any) -> Iterator[Finding]:
         yield Finding("", f"yes: documents link all {len(links.groups[0])} factors", GOOD)
     else:
         yield Finding("", f"no: {links.factor} fall into {len(links.groups)} groups", BAD)
-
-
-def _about_causes(causes: PairCauses, diagnosis: Diagnosis, _: str) -> Iterator[Finding]:
-    yield from causes.findings(known(diagnosis.curves["all_pairs"]), known(diagnosis.across_versions))
-
-
-def _about_coupling(result: Coupling, diagnosis: Diagnosis, _: str) -> Iterator[Finding]:
-    trust = known(diagnosis.trust)
-    yield Finding("", *result.answer(trust=trust is not None and trust.sign != NONE))
 
 
 def _about_context(levels: LevelCurves, diagnosis: Diagnosis, name: str) -> Iterator[Finding]:
@@ -226,10 +204,6 @@ def _about_curves(curves: Mapping[str, Curve | Refusal], diagnosis: Diagnosis, _
     yield Finding("", text + (f"; not supported: {', '.join(refused)}" if refused else ""), GOOD)
 
 
-def _about_order(share: float, *_: Any) -> Iterator[Finding]:
-    yield Finding("", f"{share:.0%} of held-out document pairs (50% is chance)")
-
-
 def _about_traffic(result: Traffic, diagnosis: Diagnosis, _: str) -> Iterator[Finding]:
     names = [name for name in diagnosis.log.feature_names if name in diagnosis.log.categories]
     if names:
@@ -241,7 +215,7 @@ def _about_traffic(result: Traffic, diagnosis: Diagnosis, _: str) -> Iterator[Fi
 
 # In the order of the answers; a part may use the results of those above it.
 PARTS: dict[str, Part] = {
-    "rates": Part(lambda work: work.rates, None),
+    "rates": Part(lambda work: click_rates(work.single), None),
     "coverage": Part(lambda work: intervention_coverage(work.single), None, title="coverage", silent=True),
     "connectivity": Part(_connectivity, question="positions linked?"),
     "by_column": Part(
@@ -250,8 +224,13 @@ PARTS: dict[str, Part] = {
         "linked, with {}?",
         names=lambda work: work.log.bias,
     ),
+    "causes": Part(
+        lambda work: pair_causes(work.log),
+        lambda causes, all_parts, _: causes.findings(
+            known(all_parts.curves["all_pairs"]), known(all_parts.across_versions)
+        ),
+    ),
     "across_versions": Part(_across_versions, None, silent=True),
-    "causes": Part(lambda work: work.causes, _about_causes),
     "by_context": Part(
         lambda work, name: curves_by_level(work.log, name, seed=work.seed),
         _about_context,
@@ -262,13 +241,14 @@ PARTS: dict[str, Part] = {
     "curves": Part(_curve, _about_curves, "examination curve", "curve, {}", names=_estimators),
     "learnt": Part(
         lambda work, name: learnt_curve(work.log, name, seed=work.seed),
+        lambda curve, *_: [Finding("", f"{curve.spelled(-1)} at the last position; depends on its model")],
         question="curve learned by {}",
         title="learned curve, {}",
         names=lambda _: LEARNT,
         fitted=True,
         silent=True,
     ),
-    "looks": Part(lambda work: looks(work.log, seed=work.seed), _own_findings, silent=True),
+    "looks": Part(lambda work: looks(work.log, seed=work.seed), silent=True),
     "rank": Part(
         lambda work: click_rank(_matrix(work), significance=RARE, seed=work.seed),
         question="scalar examination?",
@@ -276,7 +256,10 @@ PARTS: dict[str, Part] = {
     ),
     "trust": Part(lambda work: trust_bias(_matrix(work, NO_MATRIX)), question="trust bias?"),
     "coupling": Part(
-        lambda work: coupling(work.single, seed=work.seed), _about_coupling, "examination by document?", "coupling"
+        lambda work: coupling(work.single, seed=work.seed),
+        lambda result, all_parts, _: [Finding("", *result.answer(known(all_parts.trust)))],
+        "examination by document?",
+        "coupling",
     ),
     "bounds": Part(
         lambda work: model_bounds(work.log, seed=work.seed),
@@ -292,7 +275,10 @@ PARTS: dict[str, Part] = {
         silent=True,
     ),
     "order": Part(
-        lambda work: order_from_features(work.log, seed=work.seed), _about_order, "features predict order", silent=True
+        lambda work: order_from_features(work.log, seed=work.seed),
+        lambda share, *_: [Finding("", f"{share:.0%} of held-out document pairs (50% is chance)")],
+        "features predict order",
+        silent=True,
     ),
     "ranker": Part(lambda work: latest_ranker(work.log), question="one ranker?"),
     "position_leaks": Part(

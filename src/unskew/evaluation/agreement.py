@@ -53,7 +53,11 @@ def same_query(scores: Vector, held_out: HeldOut, *, top_only: bool = False) -> 
     for_one = rows.clicks[one] * (rows.sessions[other] - rows.clicks[other]) / shown
     for_other = rows.clicks[other] * (rows.sessions[one] - rows.clicks[one]) / shown
     above = _above(scores[rows.documents[one]], scores[rows.documents[other]])
-    _check_says_something(above, (for_one + for_other).sum())
+    n_pairs = (for_one + for_other).sum()
+    if (above == 0.5).all():
+        raise NotMeasured("it gives all documents at one position the same score")
+    if n_pairs < LEAST_PAIRS:
+        raise NotMeasured(f"only {n_pairs:.0f} pairs of a click and a skip at one position")
     agreeing = above * for_one + (1 - above) * for_other
     queries = rows.queries[one]
     return of_ratio(held_out.sum_by_query(queries, agreeing), held_out.sum_by_query(queries, for_one + for_other))
@@ -98,13 +102,6 @@ def _checked(held_out: HeldOut) -> Impressions:
     if held_out.log.graded:
         raise NotMeasured("feedback is graded: there are no pairs of a click and a skip")
     return held_out.impressions
-
-
-def _check_says_something(above: Vector, n_pairs: float) -> None:
-    if (above == 0.5).all():
-        raise NotMeasured("it gives all documents at one position the same score")
-    if n_pairs < LEAST_PAIRS:
-        raise NotMeasured(f"only {n_pairs:.0f} pairs of a click and a skip at one position")
 
 
 def _pairs_at_one_position(rows: Impressions) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -186,10 +183,10 @@ def _best_logits(scores: Vector, clicks: Vector, held_out: HeldOut) -> Vector:
 
     start = np.append(0.1, np.zeros(n_positions - 1))
     bounds = [(0.0, 50.0)] + [(-30.0, 30.0)] * (n_positions - 1)
-    found = optimize.minimize(
+    optimum = optimize.minimize(
         negative_log_likelihood, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 500}
     )
-    return found.x[0] * scores + np.append(0.0, found.x[1:])[positions]
+    return optimum.x[0] * scores + np.append(0.0, optimum.x[1:])[positions]
 
 
 def _log_shares(logits: Vector, mask: np.ndarray) -> Vector:

@@ -23,11 +23,12 @@ from unskew.methods import losses
 from unskew.methods.click_models.click_model import ClickModel
 from unskew.methods.method import Method
 from unskew.options import check_choice
-from unskew.reporting.answers import all_known, attempt, reasons
+from unskew.reporting.answers import Refusal, all_known, attempt, needed, reasons
 
 # Chooses among methods without labels, and comes first in the table of `unskew compare`: the criterion that most often
 # came within 1% of the best method in 21 simulated worlds (docs/selection.md).
 DEFAULT_CRITERION = "dr"
+NO_CURVE, NO_MODEL = Refusal("no propensities"), Refusal("there is no model of relevance")
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,9 +47,8 @@ class Evidence:
     """The held-out log, and what was estimated for it from other queries."""
 
     held_out: HeldOut
-    propensities: Vector | None = None  # [positions]; None: not identified
-    why_not: str = "no propensities"  # the reason in a few words, if they are not identified
-    relevance: Vector | None = None  # [documents], estimated by a model, for doubly robust estimates
+    propensities: Vector | Refusal = NO_CURVE  # [positions]
+    relevance: Vector | Refusal = NO_MODEL  # [documents], for doubly robust estimates
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def click_log_likelihood(method: Method, log: ClickLog) -> Vector | None:
     """
     if method.click_model is None:
         return None
-    found = np.empty(log.mask.shape)
+    per_document = np.empty(log.mask.shape)
     with predicting(method):
         for rows, lists in ClickBatches(log).by_query():
             logits = method.click_logits(lists)
@@ -86,8 +86,8 @@ def click_log_likelihood(method: Method, log: ClickLog) -> Vector | None:
             else:
                 unclicked = lists.sessions.unsqueeze(-1) - lists.clicks
                 likelihood = -(lists.clicks * F.softplus(-logits) + unclicked * F.softplus(logits))
-            found[rows] = likelihood.masked_fill(~lists.mask, 0.0).double().numpy()
-    return found
+            per_document[rows] = likelihood.masked_fill(~lists.mask, 0.0).double().numpy()
+    return per_document
 
 
 def pattern_log_likelihood(method: Method, log: ClickLog) -> Vector | None:
@@ -99,12 +99,12 @@ def pattern_log_likelihood(method: Method, log: ClickLog) -> Vector | None:
         return click_log_likelihood(method, log) if method.click_model == "bernoulli" else None
     if log.patterns is None:
         return None
-    found = np.zeros(log.mask.shape)
+    per_document = np.zeros(log.mask.shape)
     with predicting(method):
         for rows, lists in ClickBatches(log, detail="patterns").by_query():
             likelihood = method.conditional(lists).log_likelihood(lists.clicks, lists.sessions, lists.mask)
-            np.add.at(found, log.patterns.lists[rows], likelihood.double().numpy())
-    return found
+            np.add.at(per_document, log.patterns.lists[rows], likelihood.double().numpy())
+    return per_document
 
 
 def click_likelihood(contender: Contender, evidence: Evidence) -> Vector:
@@ -169,15 +169,11 @@ def _dr_of_all(contender: Contender, evidence: Evidence) -> Vector:
 
 
 def _propensities(evidence: Evidence) -> Vector:
-    if evidence.propensities is None:
-        raise NotMeasured(evidence.why_not)
-    return evidence.propensities
+    return needed(evidence.propensities, NotMeasured)
 
 
 def _relevance(evidence: Evidence) -> Vector:
-    if evidence.relevance is None:
-        raise NotMeasured("there is no model of relevance")
-    return evidence.relevance
+    return needed(evidence.relevance, NotMeasured)
 
 
 PRODUCTION_IS_POSITION = "cannot rate production: its order is the position"

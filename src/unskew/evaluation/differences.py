@@ -6,7 +6,7 @@ ranker, because that depends only on grades. All tests are two-sided.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,8 +97,9 @@ def randomization_test(a: ArrayLike, b: ArrayLike, rng: np.random.Generator, n: 
     values = paired(a, b).values
     observed = abs(values.sum())
     as_large = 0
-    for rows in _chunks(n, len(values)):
-        keep = rng.integers(0, 2, size=(rows, len(values)), dtype=np.int8)
+    step = max(1, CHUNK // max(1, len(values)))
+    for start in range(0, n, step):
+        keep = rng.integers(0, 2, size=(min(step, n - start), len(values)), dtype=np.int8)
         sums = 2 * (keep @ values) - values.sum()
         as_large += int((np.abs(sums) >= observed - 1e-12 * np.abs(values).sum()).sum())  # up to rounding
     return (1 + as_large) / (1 + n)
@@ -109,9 +110,9 @@ def holm(p_values: ArrayLike) -> Vector:
     p = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(p, kind="stable")
     scaled = p[order] * np.arange(len(p), 0, -1)
-    found = np.empty_like(p)
-    found[order] = np.minimum(np.maximum.accumulate(scaled), 1.0)
-    return found
+    corrected_p = np.empty_like(p)
+    corrected_p[order] = np.minimum(np.maximum.accumulate(scaled), 1.0)
+    return corrected_p
 
 
 def corrected(p_values: Mapping[str, float | None]) -> dict[str, float]:
@@ -271,10 +272,3 @@ def _counted(values: ArrayLike) -> Vector:
     if len(counted) == 0:
         raise ValueError(f"there is nothing to average: all {len(array)} values are left out (NaN)")
     return counted
-
-
-def _chunks(n: int, width: int) -> Iterator[int]:
-    """Sizes that add up to `n`, each small enough for memory with `width` numbers per row."""
-    step = max(1, CHUNK // max(1, width))
-    for start in range(0, n, step):
-        yield min(step, n - start)

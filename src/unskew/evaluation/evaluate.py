@@ -69,13 +69,11 @@ class Evaluation(Displayed):
 
     def values(self, name: str | Metric | Scored) -> NDArray[np.float64]:
         """The values of one metric `[queries]`, NaN if a query was left out."""
-        key = name if isinstance(name, str) and name in self.per_query else str(self._metric(name))
+        own = isinstance(name, str) and name in self.per_query
+        key = str(name if own else _with_max_grade(metric(name), self.max_grade))
         if key not in self.per_query:
             raise KeyError(f"'{key}' was not evaluated (only {', '.join(self.per_query)}): add it to `metrics`")
         return self.per_query[key]
-
-    def _metric(self, name: str | Metric | Scored) -> Metric:
-        return _with_max_grade(metric(name), self.max_grade)
 
     def mean(self, name: str | Metric | Scored) -> float:
         """The mean over all queries that were not left out."""
@@ -148,7 +146,10 @@ class Evaluation(Displayed):
         title = f"Evaluation of {len(self.query_ids):,} queries {self.name}".rstrip()
         notes = [f"{lineage_line(self.lineage)}."] if self.lineage else []
         columns = ("metric", "in the log", "queries", "not in the log", "queries")
-        more = [] if self.seen is None else [Screen(count_text(self.seen), columns, self.by_seen())]
+        more = []
+        if self.seen is not None:
+            text = f"{int(self.seen.sum()):,} of {len(self.seen):,} judged queries also occur in the click log"
+            more = [Screen(text, columns, self.by_seen())]
         return Screen(title, ("metric", "mean", "95% interval", "queries", "left out"), self.rows(), notes, more=more)
 
 
@@ -213,10 +214,10 @@ def shown_documents(judged: JudgedSet, log: ClickLog) -> NDArray[np.bool_]:
     queries = log.query_ids[log.document_queries[numbers]]
     known = set(zip(queries.tolist(), log.document_ids[numbers].tolist(), strict=True))
     owners = np.repeat(judged.query_ids, judged.sizes).tolist()
-    found = [pair in known for pair in zip(owners, judged.document_ids.tolist(), strict=True)]
-    if not any(found):
+    is_shown = [pair in known for pair in zip(owners, judged.document_ids.tolist(), strict=True)]
+    if not any(is_shown):
         raise ValueError("the log shows none of these documents: write query ids and document ids the same way in both")
-    return np.array(found)
+    return np.array(is_shown)
 
 
 def score_documents(ranker: Scorer, judged: JudgedSet) -> NDArray[np.float64]:
@@ -308,8 +309,3 @@ def seen_queries(judged: JudgedSet, log: ClickLog) -> NDArray[np.bool_]:
         ],
         dtype=bool,
     )
-
-
-def count_text(seen: NDArray[np.bool_]) -> str:
-    """One sentence on how many judged queries occur in the log."""
-    return f"{int(seen.sum()):,} of {len(seen):,} judged queries also occur in the click log"

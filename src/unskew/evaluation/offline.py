@@ -81,25 +81,15 @@ def exposed(
 
 
 def ips(
-    scores: Vector,
-    held_out: HeldOut,
-    propensities: ArrayLike,
-    *,
-    cutoff: int = CUTOFF,
-    least_exposure: float = LEAST_EXPOSURE,
+    scores: Vector, held_out: HeldOut, propensities: ArrayLike, *, least_exposure: float = LEAST_EXPOSURE
 ) -> Vector:
     """Inverse propensity scoring of DCG@k, one value per query."""
     shown = exposed(held_out, propensities, least_exposure=least_exposure)
-    return _weighted(held_out, _dcg(scores, shown, shown.clicks / shown.bounded, held_out, cutoff))
+    return _weighted(held_out, _dcg(scores, shown, shown.clicks / shown.bounded, held_out))
 
 
 def snips(
-    scores: Vector,
-    held_out: HeldOut,
-    propensities: ArrayLike,
-    *,
-    cutoff: int = CUTOFF,
-    least_exposure: float = LEAST_EXPOSURE,
+    scores: Vector, held_out: HeldOut, propensities: ArrayLike, *, least_exposure: float = LEAST_EXPOSURE
 ) -> Vector:
     """Self-normalized inverse propensity scoring, one value per query; NaN for a query without a click."""
     shown = exposed(held_out, propensities, least_exposure=least_exposure)
@@ -108,7 +98,7 @@ def snips(
     clicked = total > 0
     if not clicked.any():
         raise NotMeasured("no held-out query has a click")
-    share = np.divide(_dcg(scores, shown, relevance, held_out, cutoff), total, out=np.zeros_like(total), where=clicked)
+    share = np.divide(_dcg(scores, shown, relevance, held_out), total, out=np.zeros_like(total), where=clicked)
     weights = np.where(clicked, held_out.sessions, 0.0)
     return of_ratio(weights * share, weights)
 
@@ -120,7 +110,6 @@ def dr(
     relevance: Vector,
     *,
     candidates: str = "shown",
-    cutoff: int = CUTOFF,
     least_exposure: float = LEAST_EXPOSURE_WITH_MODEL,
 ) -> Vector:
     """Doubly robust estimate of DCG@k, one value per query.
@@ -131,10 +120,10 @@ def dr(
     shown = exposed(held_out, propensities, candidates=candidates, least_exposure=least_exposure)
     model = relevance[shown.documents]
     corrected = model + (shown.clicks - shown.exposure * model) / shown.bounded
-    return _weighted(held_out, _dcg(scores, shown, corrected, held_out, cutoff))
+    return _weighted(held_out, _dcg(scores, shown, corrected, held_out))
 
 
-def reweighted_clicks(scores: Vector, held_out: HeldOut, *, cutoff: int = CUTOFF) -> Vector:
+def reweighted_clicks(scores: Vector, held_out: HeldOut) -> Vector:
     """Clicks per shown position down to rank k, from logged display probabilities; one value per query."""
     log = held_out.log
     if log.display_probabilities is None:
@@ -145,7 +134,7 @@ def reweighted_clicks(scores: Vector, held_out: HeldOut, *, cutoff: int = CUTOFF
     first, size = rank_ranges(scores[documents], queries)
     place = np.zeros(len(log.features), dtype=np.int64)
     place[documents] = np.arange(len(documents))
-    counted = log.mask & ~np.isnan(log.display_probabilities) & (log.positions < cutoff)
+    counted = log.mask & ~np.isnan(log.display_probabilities) & (log.positions < CUTOFF)
     lists, columns = np.nonzero(counted)
     here, position = place[log.versions[lists, columns]], log.positions[lists, columns]
     there = (first[here] <= position) & (position < first[here] + size[here])
@@ -206,8 +195,8 @@ def _levels(features: Vector, edges: Sequence[Vector]) -> Vector:
     return np.where(np.isnan(features), np.nan, np.column_stack(found))
 
 
-def _dcg(scores: Vector, shown: Exposed, relevance: Vector, held_out: HeldOut, cutoff: int) -> Vector:
-    discounts = rank_discounts(scores[shown.documents], shown.queries, cutoff)
+def _dcg(scores: Vector, shown: Exposed, relevance: Vector, held_out: HeldOut) -> Vector:
+    discounts = rank_discounts(scores[shown.documents], shown.queries)
     return held_out.sum_by_query(shown.queries, discounts * relevance)
 
 

@@ -163,15 +163,11 @@ def _mean_position(log: ClickLog, lists: NDArray[np.bool_]) -> Vector:
 def _reproduced(log: ClickLog, scores: Vector, lists: NDArray[np.bool_]) -> float | None:
     """Share of the document pairs in these lists that the scores order as shown; a tie counts one half."""
     lists = lists if lists.any() else np.ones(log.n_lists, dtype=bool)
-    height = np.where(log.mask, scores[log.versions], np.nan)[lists]  # from the top down
-    right = pairs = 0.0
-    for distance in range(1, height.shape[1]):
-        lead = height[:, :-distance] - height[:, distance:]
-        known = ~np.isnan(lead)
-        sessions = np.broadcast_to(log.sessions[lists][:, None], lead.shape)[known]
-        right += float((sessions * (1 + np.sign(lead[known])) / 2).sum())
-        pairs += float(sessions.sum())
-    return right / pairs if pairs else None
+    rows, columns = np.nonzero(log.mask & lists[:, None])  # from the top down
+    height = scores[log.versions[rows, columns]]
+    known = ~np.isnan(height)
+    rows, columns = rows[known], columns[known]
+    return _agreement(height[known], -columns, rows, log.sessions[rows])
 
 
 def _looked_up(log: ClickLog, scores: Vector, judged: JudgedSet) -> Vector | None:
@@ -218,22 +214,30 @@ def _imitation(log: ClickLog, scores: Vector) -> tuple[HistGradientBoostingRegre
     )
     trees.fit(log.features[documents[learnt]], target[learnt])
     guess = trees.predict(log.features[documents[checked]])
-    return trees, _agreement(guess, target[checked], queries[checked])
+    agreement = _agreement(guess, target[checked], queries[checked], np.ones(len(guess)))
+    return trees, 0.5 if agreement is None else agreement
 
 
-def _agreement(guess: Vector, truth: Vector, queries: NDArray[np.int64]) -> float:
-    """Share of pairs of one query that two scores order equally; a tie of the guess counts one half."""
+def _agreement(guess: Vector, truth: NDArray, groups: NDArray[np.int64], weights: NDArray) -> float | None:
+    """Weighted share of the pairs of one group that two scores order equally; a tie of the guess counts one half.
+
+    None: the truth orders no pair.
+
+    Args:
+        groups: the group of each, `[documents]`, without gaps.
+        weights: of each, equal within a group.
+    """
     agreeing = pairs = 0.0
-    for distance in range(1, len(queries)):
-        together = queries[distance:] == queries[:-distance]
+    for distance in range(1, len(groups)):
+        together = groups[distance:] == groups[:-distance]
         if not together.any():
             break
         of_truth = np.sign(truth[distance:] - truth[:-distance])[together]
         of_guess = np.sign(guess[distance:] - guess[:-distance])[together]
-        told = of_truth != 0
-        agreeing += ((1 + of_truth * of_guess)[told] / 2).sum()
-        pairs += told.sum()
-    return agreeing / pairs if pairs else 0.5
+        weight = np.where(of_truth != 0, weights[distance:][together], 0.0)
+        agreeing += float((weight * (1 + of_truth * of_guess) / 2).sum())
+        pairs += float(weight.sum())
+    return agreeing / pairs if pairs else None
 
 
 @dataclass(frozen=True)

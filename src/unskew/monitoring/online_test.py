@@ -159,13 +159,13 @@ def _which(columns: Sequence[str], arm: str | None, team: str | None) -> tuple[b
             if name not in columns:
                 raise ValueError(f"the log has no bias column '{name}'. Found: {', '.join(columns) or 'none'}")
             return by_arm, name
-    found = [name for name in ("arm", "team") if name in columns]
-    if len(found) != 1:
+    names = [name for name in ("arm", "team") if name in columns]
+    if len(names) != 1:
         raise ValueError(
             "pass the column with the arm of each list (--arm) or the team of each document (--team). Bias columns of "
             f"the log: {', '.join(columns) or 'none: ingest the column with --bias'}"
         )
-    return found[0] == "arm", found[0]
+    return names[0] == "arm", names[0]
 
 
 def _test(log: ClickLog | LogFolder, name: str, levels: tuple[str, ...], baseline: str | None, *, by_arm: bool) -> Test:

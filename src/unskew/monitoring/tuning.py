@@ -7,9 +7,12 @@ outer folds: each part of the queries is ranked by a model for which all choices
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,16 +20,16 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
-from unskew.data.files import array_digest, json_digest
+from unskew.data.files import array_digest, json_digest, sole_writer, write_file
 from unskew.data.inputs import Judged, Place, as_judged
 from unskew.data.judged.judged_set import JudgedSet
 from unskew.data.transformed import transform_judged
+from unskew.data.untrusted import read_json
 from unskew.display import Displayed, Screen
 from unskew.evaluation.differences import mean_interval, paired
 from unskew.evaluation.evaluate import evaluate_scorer, score_documents
 from unskew.methods.bias.labelled import Labelled
 from unskew.methods.method import Method
-from unskew.monitoring.trials import Curve, Trials
 from unskew.networks.documents import Ranker
 from unskew.networks.registry import Problem
 from unskew.reporting.terminal import Follow, counting_progress, followed
@@ -324,3 +327,56 @@ def _with_method(model: Model, method: Method, choice: Choice, metric: str, n_qu
     return replace(
         model, recipe=recipe, method=method, trained_on={**model.trained_on, **method.findings(), "tuned": about}
     )
+
+
+Curve = list[tuple[int, float]]  # steps and the metric on held-out queries
+Progress = Callable[[int, int], None]
+
+
+@dataclass
+class Trials:
+    """Runs trainings, or returns the results of those that have finished before."""
+
+    n_trials: int
+    digest: str  # of everything that they depend on
+    place: Path | None = None
+    progress: Progress | None = None
+    finished: list[Curve] = field(default_factory=list)
+    done: int = 0
+
+    @classmethod
+    @contextmanager
+    def opened(
+        cls, place: str | Path | None, n_trials: int, digest: str, progress: Progress | None
+    ) -> Iterator[Trials]:
+        """Trials stored in a file, which is locked; results of another tuning are not used."""
+        if place is None:
+            yield cls(n_trials, digest, progress=progress)
+            return
+        with sole_writer(Path(place)):
+            yield cls(n_trials, digest, Path(place), progress, _read(Path(place), digest))
+
+    def __call__(self, train: Callable[[], Curve]) -> Curve:
+        self._tell()
+        if self.done == len(self.finished):
+            self.finished.append(train())
+            if self.place is not None:
+                content = json.dumps({"digest": self.digest, "finished": self.finished})
+                write_file(self.place, content.encode())
+        self.done += 1
+        self._tell()
+        return self.finished[self.done - 1]
+
+    def _tell(self) -> None:
+        if self.progress is not None:
+            self.progress(self.done, self.n_trials)
+
+
+def _read(place: Path, digest: str) -> list[Curve]:
+    try:
+        data = read_json(place)
+        if data["digest"] != digest:
+            return []
+        return [[(int(step), float(value)) for step, value in curve] for curve in data["finished"]]
+    except (OSError, ValueError, KeyError, TypeError):  # missing or truncated: start over
+        return []

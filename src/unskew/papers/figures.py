@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import textwrap
+from collections.abc import Callable
 from typing import Any
 
 import matplotlib
@@ -14,10 +15,11 @@ from unskew.comparison.run import Result, Results
 from unskew.comparison.settings import Experiment
 from unskew.comparison.statistics import Cell, Table, summarize
 from unskew.evaluation.differences import mean_interval
-from unskew.papers.label_sheets import label_lines
 from unskew.papers.settings import FigureSetting
+from unskew.papers.sheets import label_lines
 from unskew.reporting.drawing import (
     COLOURS,
+    HEIGHT,
     MARKERS,
     STYLE,
     WIDTH,
@@ -25,8 +27,7 @@ from unskew.reporting.drawing import (
     heatmap,
     line_figure,
     line_style,
-    new_figure,
-    shortened,
+    position_figure,
 )
 
 
@@ -74,17 +75,17 @@ def _option_lines(experiment: Experiment, results: Results, options: dict[str, A
     return _metric_lines(points, experiment.metric, options.get("x_label", name))
 
 
-def _metric_lines(found: dict[str, list[tuple[float, Cell]]], metric: str, x_label: str) -> Figure | None:
-    found = {label: points for label, points in found.items() if points}
-    if not found:
+def _metric_lines(curves: dict[str, list[tuple[float, Cell]]], metric: str, x_label: str) -> Figure | None:
+    curves = {label: points for label, points in curves.items() if points}
+    if not curves:
         return None
-    lines = {label: ([x for x, _ in points], [cell.mean for _, cell in points]) for label, points in found.items()}
+    lines = {label: ([x for x, _ in points], [cell.mean for _, cell in points]) for label, points in curves.items()}
     bands = {
         label: (
             [cell.mean if cell.low is None else cell.low for _, cell in points],
             [cell.mean if cell.high is None else cell.high for _, cell in points],
         )
-        for label, points in found.items()
+        for label, points in curves.items()
     }
     return line_figure(lines, x_label=x_label, y_label=metric, bands=bands)
 
@@ -107,7 +108,7 @@ def _bars(experiment: Experiment, results: Results, options: dict[str, Any]) -> 
             axes.errorbar(cell.mean, height, xerr=error, linestyle="none", capsize=3, **shape)
         axes.set_yticks(range(len(entries)), [cell.label if place == 0 else "" for cell in reversed(entries)])
         axes.set_ylim(-0.6, len(entries) - 0.4)
-        axes.set_title(shortened(setting, 42 // len(panels) + 4), fontsize=9)
+        axes.set_title(textwrap.fill(setting, max(8, 42 // len(panels) + 4)), fontsize=9)
         axes.xaxis.set_major_locator(MaxNLocator(4))
         axes.set_xlabel(experiment.metric)
     return figure
@@ -123,7 +124,7 @@ def _curves(experiment: Experiment, results: Results, options: dict[str, Any]) -
         curves = [about["examination"] for about in abouts if about.get("examination")]
         if curves:
             relative = np.array([np.divide(curve, curve[0]) for curve in curves])
-            lines[label] = (_places(relative[0]), relative.mean(axis=0).tolist())
+            lines[label] = relative.mean(axis=0).tolist()
             if len(curves) > 1:
                 bands[label] = _band(relative)
         rates += [about["click_rates"] for about in abouts if about.get("click_rates")]
@@ -134,10 +135,9 @@ def _curves(experiment: Experiment, results: Results, options: dict[str, Any]) -
     for label, known in (("truth", truths), ("click rate", rates)):
         if known and label in options.get("references", ["truth"]):
             mean = np.mean(known, axis=0)
-            reference[label] = (_places(mean), (mean / mean[0]).tolist())
+            reference[label] = (mean / mean[0]).tolist()
     del experiment
-    label = "examination, relative to the top"
-    return line_figure(lines, x_label="position", y_label=label, reference=reference, bands=bands)
+    return position_figure(lines, reference=reference, bands=bands)
 
 
 def _learning_curves(experiment: Experiment, results: Results, options: dict[str, Any]) -> Figure | None:
@@ -189,7 +189,7 @@ def _heatmaps(experiment: Experiment, results: Results, options: dict[str, Any])
         values = np.array([[fields.get((row, column), np.nan) for column in columns] for row in rows])
         axes = figure.add_subplot(1, len(settings), place + 1)
         heatmap(axes, values, [f"{value:g}" for value in columns], [f"{value:g}" for value in rows])
-        axes.set_title(shortened(setting, 24), fontsize=9)
+        axes.set_title(textwrap.fill(setting, 24), fontsize=9)
         axes.set_xlabel(options.get("across_label", across))
         if place == 0:
             axes.set_ylabel(options.get("down_label", down))
@@ -199,7 +199,8 @@ def _heatmaps(experiment: Experiment, results: Results, options: dict[str, Any])
 def _click_matrix(experiment: Experiment, results: Results, options: dict[str, Any]) -> Figure | None:  # noqa: ARG001
     """Click rates by grade and position, in the log of the first run."""
     matrix = np.array(results.results[0].outcome.about["matrix"])
-    figure, axes = new_figure()
+    figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
+    axes = figure.add_subplot()
     heatmap(axes, matrix, [str(k + 1) for k in range(matrix.shape[1])], [str(g) for g in range(len(matrix))], digits=3)
     axes.set_xlabel("position")
     axes.set_ylabel("grade")
@@ -245,12 +246,11 @@ def _by_position(experiment: Experiment, results: Results, options: dict[str, An
     lines, reference = {}, {}
     for setting, label in table.results:
         values = [result.outcome.about["by_position"] for result in table.of(setting, label)]
-        mean = np.mean(values, axis=0)
         name = setting or label
-        lines[f"{name}: a position's embedding"] = (_places(mean), mean.tolist())
+        lines[f"{name}: a position's embedding"] = np.mean(values, axis=0).tolist()
         base = float(table.means(setting, label, experiment.metric).mean())
-        reference[f"{name}: base vector"] = (_places(mean), [base] * len(mean))
-    return line_figure(lines, x_label="position", y_label=experiment.metric, reference=reference)
+        reference[f"{name}: base vector"] = [base] * len(values[0])
+    return position_figure(lines, experiment.metric, reference=reference)
 
 
 KINDS: dict[str, Callable[[Experiment, Results, dict[str, Any]], Figure | None]] = {
@@ -278,7 +278,3 @@ def _cells(experiment: Experiment, table: Table) -> dict[tuple[str, str], Cell]:
 def _all(table: Table, setting: str) -> list[Result]:
     """One result of each label of a setting."""
     return [table.of(setting, label)[0] for label in table.labels(setting)]
-
-
-def _places(curve: Sequence[float] | np.ndarray) -> list[float]:
-    return [float(place + 1) for place in range(len(curve))]

@@ -1,4 +1,11 @@
-"""Reproduce an experiment of a paper: from a name to a folder of results (see `comparison.outputs`)."""
+"""Reproduce an experiment of a paper: from a name to a folder of results (see `comparison.outputs`).
+
+Instead of simulated users, the real clicks of a public log with judged queries: `--data ultre-2:FOLDER`, `--data
+baidu-ultr:CLICKS+JUDGED` or `--data tiangong-st:FOLDER` (`public_logs.forms`) use the protocol of the CDLA-LD paper:
+pages with all of the first ten positions and a click among them, 80% of them for training; judged queries split into
+20% for validation and 80% for testing. Log and judged queries are written next to the results, so that runs are
+identified by their content.
+"""
 
 from __future__ import annotations
 
@@ -9,24 +16,29 @@ from pathlib import Path
 
 from unskew.command_line.repeating import command_line
 from unskew.comparison.outputs import DEFAULT_JOBS, Finished, Presentation, run_experiment, writable
+from unskew.comparison.own_log import log_place
 from unskew.comparison.plan import Group, plan
 from unskew.comparison.rows import gather_rows
 from unskew.comparison.run import Fresh, Results
-from unskew.comparison.settings import Experiment, Grid, OptionTable
+from unskew.comparison.settings import Experiment, Grid, OptionTable, Setting
 from unskew.comparison.statistics import Table
 from unskew.comparison.tables import data_set_sheet
+from unskew.data.clicks.click_log import ClickLog
+from unskew.data.clicks.storage import read_log, write_log
 from unskew.data.files import write_text
 from unskew.data.inputs import Place
 from unskew.data.judged.catalogue import own_name
+from unskew.data.public_logs.forms import CLICKS, JUDGED, is_judged_form
+from unskew.data.public_logs.result_pages import complete_pages, split_judged, split_pages
+from unskew.display import Screen
 from unskew.papers.claims import judge
 from unskew.papers.experiment_files import experiment_source, load_experiment, shipped
 from unskew.papers.figures import draw
-from unskew.papers.real_clicks import is_real, on_real_clicks, real_clicks
 from unskew.papers.settings import PaperExperiment
 from unskew.papers.sheets import CHOSEN_BY, SHEETS
 from unskew.papers.tasks import PAPER_TASKS
-from unskew.reporting.sheets import Sheet
 from unskew.reporting.terminal import Follow, experiment_progress, followed
+from unskew.serving.ratings import write_rows
 from unskew.training.watching import Watch
 
 Data = str | Mapping[str, str] | Sequence[str | Mapping[str, str]]
@@ -89,7 +101,7 @@ def reproduce(
         raise ValueError(f"{experiment.name}: unknown task '{experiment.task}': choose from {', '.join(SHEETS)}")
     every = ", ".join(names)
     folder = Path(out or f"runs/{experiment.name}-{_file_name(every)}")
-    if any(map(is_real, names)):
+    if any(map(is_judged_form, names)):
         if len(names) > 1:
             raise ValueError(f"real clicks cannot be combined with other data: run {', '.join(names)} one by one")
         experiment = on_real_clicks(experiment)
@@ -168,7 +180,7 @@ def _present(experiment: Experiment, results: Results, data: str) -> Presentatio
     parts = {name: results.of(name) for name in results.data_sets} or {data: results}
     tables = {name: Table(part.results) for name, part in parts.items()}
     several = len(parts) > 1
-    sheets: list[Sheet | None] = []
+    sheets: list[Screen | None] = []
     figures = []
     if several and experiment.task == "train":
         sheets.append(data_set_sheet(experiment, tables))
@@ -189,3 +201,39 @@ def _present(experiment: Experiment, results: Results, data: str) -> Presentatio
 
 def _file_name(data: str) -> str:
     return "".join(character if character.isalnum() else "-" for character in data)
+
+
+BESIDE = "+"  # separates the files of clicks and of judged queries
+
+
+def on_real_clicks(experiment: PaperExperiment) -> PaperExperiment:
+    """The experiment without simulated parts: one setting, no logging policy, and the claims not about a setting."""
+    methods = tuple(entry for entry in experiment.methods if not (entry.oracle or entry.interventions))
+    labels = {entry.label for entry in methods}
+    claims = tuple(claim for claim in experiment.claims if not claim.settings and {claim.label, *claim.than} <= labels)
+    return replace(experiment, settings=(Setting("real clicks"),), rows=(), methods=methods, claims=claims)
+
+
+def real_clicks(data: str, folder: Path) -> OptionTable:
+    """The log and the judged queries of `FORM:PLACE` for a plan, written to a folder once."""
+    form, _, place = data.partition(":")
+    clicks, _, judged = place.partition(BESIDE)
+    folder.mkdir(parents=True, exist_ok=True)
+    log, valid, test = folder / "log", folder / "valid.parquet", folder / "test.parquet"
+    if not log.is_dir():
+        source = CLICKS[form](Path(clicks))
+        pages = split_pages(complete_pages(source.events))[0]
+        write_log(ClickLog.from_table(pages, bias=source.columns["bias"]), log)
+    parts = split_judged(JUDGED[form](Path(judged or clicks)))
+    names = tuple(read_log(log).feature_names)
+    for path, part in zip((valid, test), parts, strict=True):
+        if not path.is_file():
+            named = part if part.feature_names else replace(part, feature_names=names)
+            write_rows([named.to_table()], path)
+    return {
+        "log": log_place(log),
+        "judged": None,
+        "valid": str(valid.resolve()),
+        "test": str(test.resolve()),
+        "max_grade": max(part.max_grade for part in parts),
+    }

@@ -15,9 +15,10 @@ from scipy import stats
 
 from unskew.comparison.run import Result, Results
 from unskew.comparison.settings import Experiment
+from unskew.display import Best, Screen
 from unskew.evaluation.criteria import CRITERIA
 from unskew.evaluation.differences import mean_interval
-from unskew.reporting.sheets import NOTHING, Field, Sheet
+from unskew.reporting.sheets import NOTHING, shown_number
 
 NEAR = 0.01  # within one percent of the best
 AIM = 0.8  # share of the cases
@@ -152,40 +153,39 @@ def _by_chance(cases: Sequence[Case]) -> Record:
     )
 
 
-def selection_sheets(experiment: Experiment, results: Results, data: str) -> list[Sheet]:
+def selection_sheets(experiment: Experiment, results: Results, data: str) -> list[Screen]:
     """How well criteria chose, and the truth and the choices case by case."""
     cases = cases_of(experiment, results.results)
     return [_record_sheet(records(cases), len(cases), data), _truth_sheet(experiment, cases), _choice_sheet(cases)]
 
 
-def _record_sheet(found: Sequence[Record], n_cases: int, data: str) -> Sheet:
-    columns = ("chosen by", "cases", f"within {NEAR:.0%} of the best", "mean regret", "its interval", "largest regret")
-    more = ("rank correlation", "right side of production")
+def _record_sheet(ways: Sequence[Record], n_cases: int, data: str) -> Screen:
+    columns: tuple[str, ...] = (
+        "chosen by",
+        "cases",
+        f"within {NEAR:.0%} of the best",
+        "mean regret",
+        "its interval",
+        "largest regret",
+    )
+    columns += ("rank correlation", "right side of production")
     rows = []
-    for entry in found:
+    for entry in ways:
         title = CRITERIA[entry.name].title if entry.name in CRITERIA else entry.name
         _, low, high = mean_interval(entry.regrets) if len(entry.regrets) > 1 else (0, np.nan, np.nan)
         interval = NOTHING if np.isnan(low) else f"{max(low, 0.0):.2%} to {high:.2%}"
-        rows.append(
-            (
-                Field(title),
-                Field(str(entry.n_cases), entry.n_cases),
-                Field(f"{entry.near:.0%}", entry.near, best=entry.name in CRITERIA and entry.near >= AIM),
-                Field(f"{entry.regret:.2%}", entry.regret),
-                Field(interval, None if np.isnan(low) else low),
-                Field(f"{entry.worst:.1%}", entry.worst),
-                Field(NOTHING if entry.correlation is None else f"{entry.correlation:.2f}", entry.correlation),
-                Field(NOTHING if entry.production is None else f"{entry.production:.0%}", entry.production),
-            )
-        )
+        near = (Best if entry.name in CRITERIA and entry.near >= AIM else str)(f"{entry.near:.0%}")
+        regrets = (f"{entry.regret:.2%}", interval, f"{entry.worst:.1%}")
+        more = (shown_number(entry.correlation, ".2f"), shown_number(entry.production, ".0%"))
+        rows.append((title, str(entry.n_cases), near, *regrets, *more))
     note = (
         f"Over {n_cases} cases (worlds and seeds). Regret: what the chosen method lacks to the best by true nDCG@10 on "
         "test queries, as a share of it. Rank correlation: Spearman's, over methods, mean of the cases. Bold: the aim."
     )
-    return Sheet("selection", f"Choosing without labels, on {data}", (*columns, *more), tuple(rows), note)
+    return Screen(f"Choosing without labels, on {data}", columns, rows, [note], name="selection")
 
 
-def _truth_sheet(experiment: Experiment, cases: Sequence[Case]) -> Sheet:
+def _truth_sheet(experiment: Experiment, cases: Sequence[Case]) -> Screen:
     """True nDCG of methods, one row per setting, averaged over seeds."""
     methods = list(dict.fromkeys(method for case in cases for method in case.truth))
     rows = []
@@ -198,30 +198,19 @@ def _truth_sheet(experiment: Experiment, cases: Sequence[Case]) -> Sheet:
         }
         best = max(means, key=lambda method, means=means: means[method])  # type: ignore[misc]
         production = [case.production_truth for case in own if case.production_truth is not None]
-        rows.append(
-            (
-                Field(setting),
-                Field(f"{np.mean(production):.4f}" if production else NOTHING),
-                *(
-                    Field(f"{means[method]:.4f}", means[method], best=method == best)
-                    if method in means
-                    else Field(NOTHING)
-                    for method in methods
-                ),
-            )
-        )
-    return Sheet("truth", f"True {experiment.metric}", ("world", "production", *methods), tuple(rows))
+        shown = {name: (Best if name == best else str)(f"{mean:.4f}") for name, mean in means.items()}
+        known = shown_number(float(np.mean(production))) if production else NOTHING
+        rows.append((setting, known, *(shown.get(method, NOTHING) for method in methods)))
+    return Screen(f"True {experiment.metric}", ("world", "production", *methods), rows, name="truth")
 
 
-def _choice_sheet(cases: Sequence[Case]) -> Sheet:
+def _choice_sheet(cases: Sequence[Case]) -> Screen:
     """The choice of each criterion in each case, with its regret."""
     names = [name for name in CRITERIA if any(case.choice(name) for case in cases)]
     rows = []
     for case in cases:
-        cells = []
-        for name in names:
-            choice = case.choice(name)
-            cells.append(Field(NOTHING if choice is None else f"{choice} ({case.regret(choice):.1%})"))
-        rows.append((Field(case.setting), Field(case.best), *cells))
+        choices = [case.choice(name) for name in names]
+        shown = [NOTHING if choice is None else f"{choice} ({case.regret(choice):.1%})" for choice in choices]
+        rows.append((case.setting, case.best, *shown))
     columns = ("world", "best", *(CRITERIA[name].title for name in names))
-    return Sheet("choices", "What was chosen, with its regret", columns, tuple(rows))
+    return Screen("What was chosen, with its regret", columns, rows, name="choices")

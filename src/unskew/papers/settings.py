@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from unskew.comparison.settings import Experiment, Grid, OptionTable, Setting
 from unskew.options import Limits
@@ -25,7 +25,7 @@ class Claim:
     """A sentence of the paper that results can confirm or refute."""
 
     text: str
-    relation: str
+    relation: Literal["better", "similar", "no_worse", "falls", "rises", "untestable"]
     label: str = ""
     than: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()  # empty: all

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from unskew.comparison.held_out import HELD_OUT, Case, contender_of, make_case
-from unskew.comparison.reference_rows import ROW_TASKS
+from unskew.comparison.outside import ROW_TASKS
 from unskew.comparison.rows import Outcome
 from unskew.comparison.sources import (
     Definition,

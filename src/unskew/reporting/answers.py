@@ -54,6 +54,13 @@ def known(result: Result | Refusal) -> Result | None:
     return None if isinstance(result, Refusal) else result
 
 
+def needed(result: Result | Refusal, error: type[ValueError] = ValueError) -> Result:
+    """The result; an error with the reason if it was refused."""
+    if isinstance(result, Refusal):
+        raise error(result.reason)
+    return result
+
+
 def all_known(results: Mapping[str, Result | Refusal]) -> dict[str, Result]:
     """The results that were not refused."""
     return {name: result for name, result in results.items() if not isinstance(result, Refusal)}

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import io
 import re
-import textwrap
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,11 +48,7 @@ WIDTH, HEIGHT = 6.4, 3.6
 NARROW = 5.2  # inches: with its legend below, still readable on a phone
 LEGEND_COLUMNS = 3
 LEGEND_WIDTH, LEGEND_LINE = 90, 8  # characters of all columns together, and of the line beside each name
-UNDATED: dict[str, Any] = {
-    "svg": {"Date": None},
-    "png": None,
-    "pdf": {"CreationDate": None},
-}  # metadata by kind
+UNDATED: dict[str, Any] = {"svg": {"Date": None}, "png": None, "pdf": {"CreationDate": None}}  # metadata by kind
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,6 +113,21 @@ def line_figure(
         return figure
 
 
+def position_figure(
+    curves: Mapping[str, Iterable[float]],
+    y_label: str = "examination, relative to the top",
+    *,
+    reference: Mapping[str, Iterable[float]] | None = None,
+    bands: Mapping[str, Line] | None = None,
+) -> Figure:
+    """Curves by position, which counts from 1."""
+    lines, references = (
+        {name: (range(1, 1 + len(values)), values) for name, each in (some or {}).items() for values in [[*each]]}
+        for some in (curves, reference)
+    )
+    return line_figure(lines, x_label="position", y_label=y_label, reference=references, bands=bands)
+
+
 def interval_figure(rows: Sequence[tuple[str, float, float | None, float | None]], x_label: str) -> Figure:
     """One line per (label, value, low, high), with a mark at 0."""
     with matplotlib.rc_context(STYLE):
@@ -136,23 +146,11 @@ def heatmap(axes: Axes, values: np.ndarray, columns: list[str], rows: list[str],
     for (row, column), value in np.ndenumerate(values):
         if np.isfinite(value):
             colour = "white" if value > middle else "black"
-            axes.text(
-                column, row, f"{value:.{digits}f}".lstrip("0"), ha="center", va="center", fontsize=7, color=colour
-            )
+            text = f"{value:.{digits}f}".lstrip("0")
+            axes.text(column, row, text, ha="center", va="center", fontsize=7, color=colour)
     best = np.unravel_index(np.nanargmax(values), values.shape)
     frame = Rectangle((best[1] - 0.5, best[0] - 0.5), 1, 1, fill=False, edgecolor=COLOURS[1], linewidth=2)
     axes.add_patch(frame)
-
-
-def new_figure() -> tuple[Figure, Axes]:
-    """A figure of one panel."""
-    figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
-    return figure, figure.add_subplot()
-
-
-def shortened(text: str, most: int) -> str:
-    """A title over lines of at most this many characters, so that titles of neighbors do not run into each other."""
-    return textwrap.fill(text, max(8, most))
 
 
 def line_style(number: int) -> dict[str, Any]:

@@ -9,14 +9,14 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from unskew.data.files import new_file
+from unskew.display import Best, Screen, number
 from unskew.reporting.drawing import Drawn
 from unskew.texts import file_name, for_latex, for_markdown, shown
 
@@ -26,94 +26,39 @@ PRINTED = {"ndcg": "nDCG", "dcg": "DCG", "err": "ERR", "arp": "ARP", "mrr": "MRR
 METRIC = re.compile(r"\b(ndcg|dcg|err|arp|mrr|rbp|ap(?=@)|p(?=@))\b")
 
 
-@dataclass(frozen=True)
-class Field:
-    """The text of a cell, and the number it is sorted by."""
-
-    text: str
-    value: float | None = None
-    best: bool = False
-
-
-def text_fields(texts: Sequence[str]) -> tuple[Field, ...]:
-    """Texts as cells; those that are numbers are sorted as such."""
-
-    def value(text: str) -> float | None:
-        try:
-            return float(text.replace(",", "").removesuffix("%"))
-        except ValueError:
-            return None
-
-    return tuple(Field(text, value(text)) for text in texts)
-
-
-@dataclass(frozen=True)
-class Sheet:
-    """A table to be shown; the first column is text."""
-
-    name: str  # of its files
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Field, ...], ...]
-    note: str = ""
-
-    @property
-    def is_text(self) -> list[bool]:
-        """Which columns hold no number at all."""
-        return [all(row[place].value is None for row in self.rows) for place in range(len(self.columns))]
-
-    def to_table(self) -> pa.Table:
-        """The table as Arrow has it: numbers where a column has some, else the texts."""
-        columns = {}
-        for place, (name, text) in enumerate(zip(self.columns, self.is_text, strict=True)):
-            fields = [row[place] for row in self.rows]
-            columns[name] = pa.array([field.text if text else field.value for field in fields])
-        return pa.table(columns)
-
-    def to_pandas(self) -> Any:
-        """The same as a pandas data frame."""
-        return self.to_table().to_pandas()
-
-
-def markdown(sheet: Sheet) -> str:
+def markdown(sheet: Screen) -> str:
     """The table in Markdown."""
-    lines = [
-        f"**{for_markdown(sheet.title)}**",
-        "",
-        _line(map(for_markdown, sheet.columns)),
-        _line(["---" if text else "---:" for text in sheet.is_text]),
-    ]
+    lines = [_line(map(for_markdown, sheet.columns)), _line(["---" if text else "---:" for text in sheet.is_text])]
     for row in sheet.rows:
-        texts = (for_markdown(cell.text) for cell in row)
-        lines.append(_line(f"**{text}**" if cell.best else text for cell, text in zip(row, texts, strict=True)))
-    return "\n".join([*lines, *(["", for_markdown(sheet.note)] if sheet.note else [])]) + "\n"
-
-
-def latex(sheet: Sheet) -> str:
-    """The table in LaTeX; it needs `\\usepackage{booktabs}`. Marks are superscripts, metrics as papers print them."""
-    rows = [
-        " & ".join(rf"\textbf{{{_escaped(cell.text)}}}" if cell.best else _escaped(cell.text) for cell in row) + r" \\"
-        for row in sheet.rows
-    ]
-    return (
-        "\n".join(
-            [
-                r"\begin{table}",
-                r"\centering",
-                rf"\begin{{tabular}}{{{''.join('l' if text else 'r' for text in sheet.is_text)}}}",
-                r"\toprule",
-                " & ".join(map(_escaped, map(_printed, sheet.columns))) + r" \\",
-                r"\midrule",
-                *rows,
-                r"\bottomrule",
-                r"\end{tabular}",
-                rf"\caption{{{_escaped(_printed(' '.join([sheet.title + '.', sheet.note]).strip()))}}}",
-                rf"\label{{tab:{file_name(sheet.name)}}}",
-                r"\end{table}",
-            ]
+        lines.append(
+            _line(f"**{for_markdown(cell)}**" if isinstance(cell, Best) else for_markdown(cell) for cell in row)
         )
-        + "\n"
-    )
+    notes = [line for note in sheet.notes for line in ("", for_markdown(note))]
+    return "\n".join([f"**{for_markdown(sheet.title)}**", "", *lines, *notes]) + "\n"
+
+
+def latex(sheet: Screen) -> str:
+    """The table in LaTeX; it needs `\\usepackage{booktabs}`. Marks are superscripts, metrics as papers print them."""
+
+    def line(cells: Iterable[str]) -> str:
+        bold = (rf"\textbf{{{_escaped(cell)}}}" if isinstance(cell, Best) else _escaped(cell) for cell in cells)
+        return " & ".join(bold) + r" \\"
+
+    lines = [
+        r"\begin{table}",
+        r"\centering",
+        rf"\begin{{tabular}}{{{''.join('l' if text else 'r' for text in sheet.is_text)}}}",
+        r"\toprule",
+        line(map(_printed, sheet.columns)),
+        r"\midrule",
+        *map(line, sheet.rows),
+        r"\bottomrule",
+        r"\end{tabular}",
+        rf"\caption{{{_escaped(_printed(' '.join([sheet.title + '.', *sheet.notes])))}}}",
+        rf"\label{{tab:{file_name(sheet.name)}}}",
+        r"\end{table}",
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def signed(difference: float) -> str:
@@ -126,11 +71,19 @@ def interval_text(low: float | None, high: float | None) -> str:
     return NOTHING if low is None or high is None else f"{signed(low)} to {signed(high)}"
 
 
-def p_value(value: float | None) -> Field:
+def shown_number(value: float | None, form: str = ".4f") -> str:
+    """A number in this format; nothing if there is none."""
+    return NOTHING if value is None or math.isnan(value) else format(value, form)
+
+
+def p_value(value: float | None) -> str:
     """A p-value as it is shown; nothing if there is none."""
-    if value is None or math.isnan(value):
-        return Field(NOTHING)
-    return Field("< .001" if value < 0.001 else f"{value:.3f}", value)
+    return "< .001" if value is not None and value < 0.001 else shown_number(value, ".3f")
+
+
+def directed(measure: str, higher_is_better: bool) -> str:
+    """A measure with the direction of its better end."""
+    return f"{measure} {'↑' if higher_is_better else '↓'}"
 
 
 def options_text(options: Mapping[str, object]) -> str:
@@ -189,13 +142,15 @@ class Section:
     verdicts: Sequence[ClaimResult] = ()
     figures: Sequence[Drawn] = ()
     facts: Mapping[str, str] = field(default_factory=dict)
-    sheets: Sequence[Sheet] = ()
+    sheets: Sequence[Screen] = ()
     command: str = ""
 
 
 def write_report(path: str | Path, title: str, sections: Sequence[Section], lead: str = "") -> Path:
-    """Write a report as a self-contained page, atomically."""
-    return write_page(path, TEMPLATE, title=title, lead=lead, sections=sections, classes=CLASSES)
+    """Write a report as a self-contained page, atomically; sections with nothing but a title are left out."""
+    sections = [section for section in sections if any(getattr(section, part.name) for part in fields(section)[1:])]
+    how = {"classes": CLASSES, "number": number, "is_best": lambda cell: isinstance(cell, Best)}
+    return write_page(path, TEMPLATE, title=title, lead=lead, sections=sections, **how)
 
 
 def write_page(path: str | Path, template: str, **values: Any) -> Path:
@@ -203,7 +158,7 @@ def write_page(path: str | Path, template: str, **values: Any) -> Path:
     environment = Environment(
         loader=PackageLoader("unskew.reporting", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    environment.finalize = lambda value: shown(value) if type(value) is str else value
+    environment.finalize = lambda value: shown(value) if type(value) in (str, Best) else value
     page = environment.get_template(template).render(**values)
     with new_file(Path(path)) as scratch:
         scratch.write_text(page, encoding="utf-8")

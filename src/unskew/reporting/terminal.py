@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from typing import Any
@@ -41,24 +41,20 @@ BAD_INPUT = 2  # exit code: the input or the options are wrong; nothing was writ
 def show_screen(screen: Screen) -> None:
     """A result as it shows itself, all rows included."""
     if screen.columns:
-        show_table(screen.title, screen.columns, screen.rows, left=screen.left)
+        console.print(f"\n[bold]{escape(screen.title)}[/]", highlight=False)
+        table = Table(box=None, header_style="bold", pad_edge=False)
+        for number, name in enumerate(screen.columns):
+            side: Any = "left" if number < screen.n_left else "right"
+            table.add_column(Text(shown(name)), justify=side, overflow="fold")
+        for row in screen.rows:
+            table.add_row(*(Text(shown(cell)) for cell in row))  # ids may look like markup
+        console.print(table)
     else:
         console.print(screen.title, markup=False, highlight=False, soft_wrap=True)
     for part in screen.more:
         show_screen(part)
     for note in screen.notes:
         console.print(note, markup=False, highlight=False, soft_wrap=True)
-
-
-def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> None:
-    """An aligned table; the first `left` columns are text, the others numbers."""
-    console.print(f"\n[bold]{escape(title)}[/]", highlight=False)
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for number, name in enumerate(columns):
-        table.add_column(Text(shown(name)), justify="left" if number < left else "right", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(shown(cell)) for cell in row))  # ids may look like markup
-    console.print(table)
 
 
 def show_json(data: Any) -> None:
@@ -123,15 +119,16 @@ def experiment_progress(label: str, *, quiet: bool = False) -> Iterator[Callable
                 parts.insert(1, f"{state.elsewhere} in other processes")
             detail = ", ".join(part for part in parts if part)
             show(state.done, state.total, f"{detail}: {'; '.join(state.running)}")
+            if quiet:
+                return
             for title in state.failed:
-                if title not in failed and not quiet:
+                if title not in failed:
                     errors.print(f"[red]failed:[/] {escape(title)}", highlight=False)
                     failed.add(title)
-            if not quiet and not errors.is_terminal and not errors.is_jupyter and state.done > told:
+            if not errors.is_terminal and not errors.is_jupyter and state.done > told:
                 told = state.done
-                errors.print(
-                    f"{label}: {state.done}/{state.total} runs done, {detail}", highlight=False, soft_wrap=True
-                )
+                text = f"{label}: {state.done}/{state.total} runs done, {detail}"
+                errors.print(text, highlight=False, soft_wrap=True)
 
         yield update
 
@@ -173,9 +170,8 @@ def _plain_lines(label: str) -> Show:
         told, tenth = now, reached
         left = (now - started) * (total - done) / max(done, 1)
         about = f"about {timedelta(seconds=round(left))} left" if done else "not begun"
-        errors.print(
-            f"{label}: {done:,}/{total:,}, {about}, {shown(detail)}", highlight=False, markup=False, soft_wrap=True
-        )
+        text = f"{label}: {done:,}/{total:,}, {about}, {shown(detail)}"
+        errors.print(text, highlight=False, markup=False, soft_wrap=True)
 
     return show
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -159,14 +159,6 @@ def widened(lists: Any, n_more: int = 3) -> Any:
     )
 
 
-def no_clicks(lists: Any) -> Any:
-    return with_clicks(lists, torch.zeros(lists.mask.shape))
-
-
-def all_clicked(lists: Any) -> Any:
-    return with_clicks(lists, lists.mask.float())
-
-
 def one_document(lists: Any) -> Any:
     only = torch.zeros_like(lists.mask)
     only[:, 0] = True
@@ -179,8 +171,10 @@ def one_list_masked(lists: Any) -> Any:
     return with_clicks(replace(lists, mask=mask), mask.float() * (torch.arange(lists.n_docs) % 2))
 
 
-def all_masked(lists: Any) -> Any:
-    return with_clicks(replace(lists, mask=torch.zeros_like(lists.mask)), torch.zeros(lists.mask.shape))
-
-
-EXTREMES = (no_clicks, all_clicked, one_document, one_list_masked, all_masked)
+EXTREMES: tuple[Callable[[Any], Any], ...] = (
+    lambda lists: with_clicks(lists, torch.zeros(lists.mask.shape)),
+    lambda lists: with_clicks(lists, lists.mask.float()),
+    lambda lists: with_clicks(replace(lists, mask=torch.zeros_like(lists.mask)), torch.zeros(lists.mask.shape)),
+    one_document,
+    one_list_masked,
+)
