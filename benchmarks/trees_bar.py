@@ -22,8 +22,9 @@ from typing import Any
 import unskew
 from intervals import mean_text
 from row_file import append_row, mend, read_rows
-from shop import JUDGED, LIGHTGBM, log_of, measure
+from shop import LIGHTGBM, log_of, measure
 from unskew.comparison.outside import train_lightgbm
+from unskew.simulation.shop_log import JUDGED
 
 METHOD, SESSIONS, SHOP_SESSIONS = "two_tower", 128, 5_000
 TARGETS = ("clicks", "scores")
@@ -40,10 +41,8 @@ def of_world(seed: int, size: str, steps: dict[str, Any]) -> dict[str, float]:
 
 def of_shop(seed: int, out: Path, sessions: int, steps: dict[str, Any]) -> dict[str, float]:
     """The same on a shop, with LightGBM on its raw table."""
-    folder = out / f"{sessions}-{seed}"
-    if not folder.exists():
-        unskew.shop(folder, sessions=sessions, seed=seed)
     values = {LIGHTGBM: measure(out, sessions, seed, LIGHTGBM)}
+    folder = out / f"{sessions}-{seed}"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # judged queries know no members
         found = models(log_of(folder), steps)

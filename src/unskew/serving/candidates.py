@@ -214,8 +214,9 @@ def feature_columns(schema: pa.Schema, ranker: SavedRanker, ids: Sequence[str], 
             f"{place}: {len(missing)} of the {ranker.n_features} features that the model was trained on are missing: "
             f"{_listed(missing)}. Found: {_listed(schema.names)}"
         )
+    columns = set(schema.names)
     for name in ranker.feature_names:
-        if name not in schema.names or pa.types.is_null(schema.field(name).type):  # in a set; all values are missing
+        if name not in columns or pa.types.is_null(schema.field(name).type):  # in a set; all values are missing
             continue
         kind = schema.field(name).type
         if name not in ranker.categories and not (is_numeric(empty, name) or is_date(kind)):

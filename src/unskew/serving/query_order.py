@@ -9,12 +9,15 @@ from pathlib import Path
 
 import duckdb
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from unskew.data.memory import parse_memory
 from unskew.ingestion.interruption import interruptible
 
 ROWS_A_GROUP = 65_536
+ROWS_IN_MEMORY = 2**22
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,20 @@ class Apart:
     query: str
     row: int  # of its first document, over all files
     again: int  # row where it appears again
+
+
+def adjacent(files: Sequence[str], query: str) -> bool:
+    """Whether the documents of each query are adjacent, for files so small that no database is needed to see it."""
+    sizes = [pq.read_metadata(file).num_rows for file in files]
+    if sum(sizes) > ROWS_IN_MEMORY:
+        return False
+    try:
+        tables = [pq.ParquetFile(file).read([query], use_threads=False) for file in files]
+        chunks = [chunk for table in tables for chunk in table[query].cast(pa.string()).chunks]
+        runs = pc.run_end_encode(pa.chunked_array(chunks, pa.string()).combine_chunks()).values
+    except (OSError, pa.ArrowException):
+        return False
+    return pc.count_distinct(runs, "all").as_py() == len(runs)
 
 
 @contextmanager

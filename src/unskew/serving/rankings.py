@@ -24,10 +24,11 @@ from unskew.data.clicks.lineage import lineage_line, with_lineage
 from unskew.data.columns import listed
 from unskew.data.files import new_file, scratch_folder
 from unskew.data.judged.judged_set import JudgedSet
+from unskew.data.memory import parse_memory
 from unskew.display import MOST_ROWS, Displayed, Screen
 from unskew.evaluation.evaluate import score_documents
 from unskew.serving.candidates import Candidates, Part, open_candidates
-from unskew.serving.query_order import database, find_apart, sort_by_query
+from unskew.serving.query_order import adjacent, database, find_apart, sort_by_query
 from unskew.serving.saved_ranker import SavedRanker, ScoredIds, UnknownCounts
 from unskew.texts import for_spreadsheet
 
@@ -276,6 +277,10 @@ def rank_table(
     """
     target = check_ending(out)
     candidates = open_candidates(place, ranker, query, document)
+    counts = UnknownCounts(ranker, strict=strict)
+    parse_memory(memory)  # refused even if nothing needs it
+    if not sort and adjacent(candidates.files, query):
+        return _rank_parts(ranker, candidates, target, counts, progress)
     with scratch_folder(target) as scratch:
         with database(scratch, memory) as connection:
             if sort:
@@ -289,7 +294,7 @@ def rank_table(
                         f"the rows of query {apart.query} are not adjacent, at {candidates.place(apart.row)} and again "
                         f"at {candidates.place(apart.again)}: sort the table by query, or rank with --sort"
                     )
-        return _rank_parts(ranker, candidates, target, UnknownCounts(ranker, strict=strict), progress)
+        return _rank_parts(ranker, candidates, target, counts, progress)
 
 
 def score_part(ranker: SavedRanker, part: Part) -> ScoredIds:
