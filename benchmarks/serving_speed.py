@@ -56,7 +56,7 @@ def run() -> list[Row]:
         }
         if model.pointwise:
             flat = OnnxRanker(to_flat_onnx(model, N_FEATURES, {**metadata, "format": FLAT_FORMAT}))
-            rows_of_all = features.reshape(-1, N_FEATURES)
+            rows_of_all = features.reshape(-1, N_FEATURES).numpy()
             sides["flat ONNX"] = lambda *_, flat=flat, rows=rows_of_all: flat.score_rows(rows)
         seconds = _in_turn(sides, features, mask)
         for side in [name for name in sides if name != "products"]:

@@ -126,7 +126,7 @@ class TrecWriter:
 
     def write_table(self, table: pa.Table) -> None:
         for name in ("query", "document"):
-            _refuse_spaces(table, name)
+            refuse_spaces(table, name)
         columns = [table[name].to_pylist() for name in ("query", "document", "rank", "score")]
         self.file.writelines(
             f"{q} Q0 {d} {rank} {score!r} {self.tag}\n" for q, d, rank, score in zip(*columns, strict=True)
@@ -177,15 +177,14 @@ def check_ending(path: str | Path) -> Path:
     return target
 
 
-def _refuse_spaces(table: pa.Table, name: str) -> None:
-    """Refuse ids with spaces, which separate the columns of a TREC run."""
+def refuse_spaces(table: pa.Table, name: str, form: str = "a TREC run") -> None:
+    """Refuse ids with spaces, which separate the columns of TREC's files."""
     if not (pa.types.is_string(table[name].type) or pa.types.is_large_string(table[name].type)):
         return
     row = pc.index(pc.match_substring_regex(table[name], r"\s|^$"), True).as_py()
     if row >= 0:
         raise ValueError(
-            f"{name} '{table[name][row]}' contains a space or is empty, which a TREC run cannot hold: write .parquet "
-            "or .csv"
+            f"{name} '{table[name][row]}' contains a space or is empty, which {form} cannot hold: write another format"
         )
 
 

@@ -135,8 +135,8 @@ class UnknownCounts:
 
     def add(self, features: NDArray) -> None:
         """Count in these rows."""
-        self.missing += np.where(self.expected, 0, np.isnan(features).sum(axis=0))
-        self.new[self.categorical] += (features[:, self.categorical] == UNSEEN).sum(axis=0)
+        self.missing = self.missing + (np.isnan(features) & ~self.expected).sum(axis=0)
+        self.new = self.new + ((features == UNSEEN) & self.categorical).sum(axis=0)
         if self.strict and self.missing.any():
             column = int(np.argmax(self.missing > 0))
             raise ValueError(
