@@ -27,9 +27,8 @@ from unskew.data.files import check_place, write_file
 from unskew.data.inputs import Judged, LogOrPlace, Place, as_judged, as_log
 from unskew.data.raw_columns import RawColumns, missing_in_training
 from unskew.data.transforms import Chain, HeavyTailLog, MinMax, Reciprocal, SignedLog, Standard, Transform
-from unskew.display import OnScreen, Screen
 from unskew.networks.trees import TreesRanker
-from unskew.serving.distillation import ExportedTrees, export_trees
+from unskew.serving.distillation import Exported, export_trees
 from unskew.serving.engine_json import linear_scores, solr_network, to_json
 from unskew.serving.onnx_file import (
     FLAT_FORMAT,
@@ -61,19 +60,6 @@ FLOOR = 1e-5  # scores close to 0 differ by rounding only
 LARGEST_EXPONENT = 60.0  # float32 overflows at e^88
 
 
-@dataclass(frozen=True, repr=False)
-class Exported(OnScreen):
-    """The exported file, and its agreement with torch."""
-
-    path: Path
-    agreement: Agreement
-    note: str
-    snippet: str = ""  # for the engine's configuration
-
-    def screen(self) -> Screen:
-        return Screen(f"{self.path}: {self.note}; {self.agreement}")
-
-
 @dataclass(frozen=True)
 class Content:
     """A file to be written, and what scores by it."""
@@ -95,7 +81,7 @@ def export(
     overwrite: bool = False,
     seed: int = 0,
     **options: Any,
-) -> Exported | ExportedTrees:
+) -> Exported:
     """Export a model to a file for serving; its scores are checked against torch.
 
     `save_model` saves it for Python.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -69,8 +69,8 @@ def write_ranking(
 ) -> None:
     """Write the ranking of a judged set as parquet, CSV or TREC run, by the file extension."""
     queries = pa.array(np.repeat(judged.query_ids, judged.sizes))
-    with ranking_file(path, tag, lineage) as file:
-        file.write(ranking_table(queries, pa.array(judged.document_ids), judged.offsets, scores))
+    with ranking_file(path, tag, lineage) as write:
+        write(ranking_table(queries, pa.array(judged.document_ids), judged.offsets, scores))
 
 
 class Writer(Protocol):
@@ -80,41 +80,26 @@ class Writer(Protocol):
     def close(self) -> None: ...
 
 
-class RankingFile:
-    """A file that rankings are appended to."""
-
-    def __init__(self, path: Path, kind: str, tag: str, lineage: Mapping[str, Any] | None = None):
-        self.path, self.kind, self.tag, self.lineage = path, kind, tag, lineage or {}
-        self.writer: Writer | None = None
-
-    def write(self, table: pa.Table) -> None:
-        """Append rows."""
-        table = with_lineage(table, self.lineage)
-        if self.writer is None:
-            self.writer = WRITERS[self.kind](self.path, table.schema, self.tag)
-        self.writer.write_table(table)
-
-    def close(self) -> None:
-        if self.writer is not None:
-            self.writer.close()
-
-
 @contextmanager
 def ranking_file(
     path: str | Path, tag: str = "unskew", lineage: Mapping[str, Any] | None = None
-) -> Iterator[RankingFile]:
-    """A file of rankings that is moved into place when the block ends without an error.
+) -> Iterator[Callable[[pa.Table], None]]:
+    """A function that appends to a file of rankings, which is moved into place when the block ends without an error.
 
     Args:
         lineage: digests of the model and its log, for the metadata of parquet.
     """
     target = check_ending(path)
-    with new_file(target) as scratch:
-        file = RankingFile(scratch, target.suffix, tag, lineage)
-        try:
-            yield file
-        finally:
-            file.close()
+    with new_file(target) as scratch, ExitStack() as stack:
+        writers: list[Writer] = []
+
+        def write(table: pa.Table) -> None:
+            table = with_lineage(table, lineage or {})
+            if not writers:
+                writers.append(stack.enter_context(closing(WRITERS[target.suffix](scratch, table.schema, tag))))
+            writers[0].write_table(table)
+
+        yield write
 
 
 class TrecWriter:
@@ -300,8 +285,7 @@ def score_part(ranker: SavedRanker, part: Part) -> ScoredIds:
     """One score per document."""
     if ranker.vocabulary is not None:
         return ranker.score_ids(part.queries, part.documents, part.features)
-    grades = np.zeros(len(part.features), dtype=np.float32)  # unused
-    judged = JudgedSet(features=part.features, grades=grades, offsets=part.offsets)
+    judged = JudgedSet.from_arrays(part.features, np.zeros(len(part.features)), np.diff(part.offsets))
     return ScoredIds(score_documents(ranker.score, judged), 0)
 
 
@@ -309,11 +293,11 @@ def _rank_parts(
     ranker: SavedRanker, candidates: Candidates, target: Path, counts: UnknownCounts, progress: Progress | None
 ) -> Ranking:
     total, documents, queries, unknown = sum(candidates.sizes), 0, 0, 0
-    with ranking_file(target, ranker.name, ranker.lineage) as file:
+    with ranking_file(target, ranker.name, ranker.lineage) as write:
         for part in candidates.parts():
             counts.add(part.features)
             found = score_part(ranker, part)
-            file.write(ranking_table(part.queries, part.documents, part.offsets, found.scores))
+            write(ranking_table(part.queries, part.documents, part.offsets, found.scores))
             unknown += found.unknown
             documents += len(part.features)
             queries += len(part.offsets) - 1
