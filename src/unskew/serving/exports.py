@@ -131,7 +131,10 @@ def export_model(
         seed: seed of the random lists on which the file is compared with torch.
     """
     target = Path(path)
-    form = form or _default_form(target)
+    form = form or next((name for name, ending in FORMS.items() if target.suffix == ending), None)
+    if form is None:
+        endings = ", ".join(dict.fromkeys(FORMS.values()))
+        raise ValueError(f"{target.name}: the extension must be one of {endings}, or choose a tree format with --as")
     if form not in FORMS or target.suffix != FORMS[form]:
         known = ", ".join(f"{name} ({ending})" for name, ending in FORMS.items())
         raise ValueError(f"{target.name} cannot be written as '{form}': choose one of {known}")
@@ -166,14 +169,6 @@ def _agreement(model: Model, content: Content, rng: np.random.Generator, what: s
     if not agreement.holds:
         raise ValueError(f"{what} would not rank as the model does: {agreement}")
     return agreement
-
-
-def _default_form(target: Path) -> str:
-    for form, ending in FORMS.items():
-        if target.suffix == ending:
-            return form
-    endings = ", ".join(dict.fromkeys(FORMS.values()))
-    raise ValueError(f"{target.name}: the extension must be one of {endings}, or choose a tree format with --as")
 
 
 def _onnx(model: Model, *, codes: bool) -> Content:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
@@ -18,15 +17,6 @@ from unskew.ingestion.interruption import interruptible
 
 ROWS_A_GROUP = 65_536
 ROWS_IN_MEMORY = 2**22
-
-
-@dataclass(frozen=True)
-class Apart:
-    """A query whose documents are not adjacent."""
-
-    query: str
-    row: int  # of its first document, over all files
-    again: int  # row where it appears again
 
 
 def adjacent(files: Sequence[str], query: str) -> bool:
@@ -58,8 +48,8 @@ def database(scratch: Path, memory: str) -> Iterator[duckdb.DuckDBPyConnection]:
         raise ValueError(f"DuckDB failed: {reason}") from error
 
 
-def find_apart(connection: duckdb.DuckDBPyConnection, files: Sequence[str], query: str) -> Apart | None:
-    """The first query whose documents are not adjacent, if there is one.
+def find_apart(connection: duckdb.DuckDBPyConnection, files: Sequence[str], query: str) -> tuple[str, int, int] | None:
+    """The first query whose documents are not adjacent, the row of its first one, and the row where it appears again.
 
     Documents are adjacent if a query has as many rows as lie between its first and its last.
     """
@@ -76,7 +66,7 @@ def find_apart(connection: duckdb.DuckDBPyConnection, files: Sequence[str], quer
         [found[0]],
     ).fetchone()
     assert again is not None
-    return Apart(str(found[0]), int(found[1]), int(again[0]))
+    return str(found[0]), int(found[1]), int(again[0])
 
 
 def sort_by_query(

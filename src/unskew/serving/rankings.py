@@ -274,9 +274,10 @@ def rank_table(
             else:
                 apart = find_apart(connection, candidates.files, query)
                 if apart is not None:
+                    name, first, again = apart
                     raise ValueError(
-                        f"the rows of query {apart.query} are not adjacent, at {candidates.place(apart.row)} and again "
-                        f"at {candidates.place(apart.again)}: sort the table by query, or rank with --sort"
+                        f"the rows of query {name} are not adjacent, at {candidates.place(first)} and again at "
+                        f"{candidates.place(again)}: sort the table by query, or rank with --sort"
                     )
         return _rank_parts(ranker, candidates, target, counts, progress)
 

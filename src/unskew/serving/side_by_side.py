@@ -279,13 +279,12 @@ def _write(result: SideBySide, out: Path, name: str) -> None:
     packed = gzip.compress(json.dumps(columns, allow_nan=False, separators=(",", ":")).encode(), mtime=0)
     figures = []
     if result.curves:
-        lines = {key: ([*range(1, len(curve) + 1)], curve.tolist()) for key, curve in result.curves.items()}
+        lines: Any = {key: ([*range(1, len(curve) + 1)], curve.tolist()) for key, curve in result.curves.items()}
         figure = line_figure(lines, x_label="position", y_label="examination, relative to the top")
         figures.append(Drawn("examination", "How often each position is examined, relative to the top", figure))
     if result.learning:
-        steps, values = zip(*result.learning, strict=True)
-        line = {"held-out value": (steps, values)}
-        figures.append(Drawn("learning", "Learning curve", line_figure(line, x_label="step", y_label="validation")))
+        lines = {"held-out value": tuple(zip(*result.learning, strict=True))}
+        figures.append(Drawn("learning", "Learning curve", line_figure(lines, x_label="step", y_label="validation")))
     write_page(
         out,
         "look.html.j2",
