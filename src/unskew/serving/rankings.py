@@ -162,14 +162,14 @@ def check_ending(path: str | Path) -> Path:
     return target
 
 
-def refuse_spaces(table: pa.Table, name: str, form: str = "a TREC run") -> None:
+def refuse_spaces(table: pa.Table, name: str, form: str = "a TREC run", others: str = ".parquet or .csv") -> None:
     """Refuse ids with spaces, which separate the columns of TREC's files."""
     if not (pa.types.is_string(table[name].type) or pa.types.is_large_string(table[name].type)):
         return
     row = pc.index(pc.match_substring_regex(table[name], r"\s|^$"), True).as_py()
     if row >= 0:
         raise ValueError(
-            f"{name} '{table[name][row]}' contains a space or is empty, which {form} cannot hold: write another format"
+            f"{name} '{table[name][row]}' contains a space or is empty, which {form} cannot hold: write {others}"
         )
 
 

@@ -153,7 +153,7 @@ def write_judgements(found: Judgements, path: str | Path, *, name: str = "unskew
 def qrels_lines(table: pa.Table) -> Iterator[str]:
     """Query, iteration, document and grade: equal steps of the rating up to its 99% quantile, as in `debiased_rows`."""
     for name in ("query", "document"):
-        refuse_spaces(table, name, "qrels")
+        refuse_spaces(table, name, "qrels", ".csv")
     ratings = table["rating"].to_numpy()
     grades = grades_of(ratings, _top(ratings)).tolist()
     names = (table[name].to_pylist() for name in ("query", "document"))
