@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy
-import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
+from pyarrow import ArrowException
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -66,17 +66,7 @@ OLD_NAMES = {
         **{f"observation.{name}": f"observation.positions.{name}" for name in ("logits", "levels", "slopes")},
     }
 }
-DAMAGES = (
-    RecursionError,
-    OSError,
-    KeyError,
-    ValueError,
-    TypeError,
-    AttributeError,
-    IndexError,
-    SafetensorError,
-    pa.ArrowException,
-)
+DAMAGES = (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError, SafetensorError, ArrowException)
 DATA_FILES = ("weights.safetensors", "history.json", VOCABULARY, TREES)  # with digests
 
 

@@ -11,7 +11,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -73,13 +73,6 @@ def write_ranking(
         write(ranking_table(queries, pa.array(judged.document_ids), judged.offsets, scores))
 
 
-class Writer(Protocol):
-    """A writer to which tables are appended."""
-
-    def write_table(self, table: pa.Table) -> None: ...
-    def close(self) -> None: ...
-
-
 @contextmanager
 def ranking_file(
     path: str | Path, tag: str = "unskew", lineage: Mapping[str, Any] | None = None
@@ -91,7 +84,7 @@ def ranking_file(
     """
     target = check_ending(path)
     with new_file(target) as scratch, ExitStack() as stack:
-        writers: list[Writer] = []
+        writers: list[Any] = []
 
         def write(table: pa.Table) -> None:
             table = with_lineage(table, lineage or {})
@@ -147,7 +140,7 @@ class CsvWriter:
             )
 
 
-WRITERS: dict[str, Callable[[Path, pa.Schema, str], Writer]] = {
+WRITERS: dict[str, Callable[[Path, pa.Schema, str], Any]] = {
     ".parquet": lambda path, schema, _: pq.ParquetWriter(path, schema),
     ".csv": lambda path, schema, _: CsvWriter(path, schema),
     ".trec": lambda path, _, tag: TrecWriter(path, tag),

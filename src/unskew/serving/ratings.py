@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -175,8 +175,7 @@ def workbench(found: Judgements, name: str) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True)
-class Scale:
+class Scale(NamedTuple):
     """What the rows of a log have in common."""
 
     top: float  # target of the highest grade
@@ -193,7 +192,7 @@ def debiased_rows(log: ClickLog, model: Model, scale: Scale | None = None) -> pa
         scale: that of a whole log, if this log is one of its shards; default: from this log.
     """
     log, lists, order, target, weight = _targets(log, model)
-    scale = scale or _scale(target, weight)
+    scale = scale or Scale(_top(target), float(weight.mean()))
     documents, versions = log.documents[log.mask][order], log.versions[log.mask][order]
     grade = grades_of(target, scale.top)
     names = log.feature_names or tuple(f"f{number}" for number in range(log.n_features))
@@ -226,10 +225,6 @@ def rows_of_shards(shards: Iterable[ClickLog], model: Model, scale: Scale) -> It
 def scale_of(log: ClickLog, model: Model) -> Scale:
     """The scale of the rows of this log."""
     *_, target, weight = _targets(log, model)
-    return _scale(target, weight)
-
-
-def _scale(target: Vector, weight: Vector) -> Scale:
     return Scale(_top(target), float(weight.mean()))
 
 

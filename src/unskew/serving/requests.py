@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
 from itertools import chain
 from operator import itemgetter
 from typing import Any
@@ -40,24 +39,6 @@ class RequestError(ValueError):
         self.status = status
 
 
-@dataclass(frozen=True)
-class Answer:
-    """The ranking of a query, best first, and how its candidates differ from training."""
-
-    query: Any
-    documents: list[Any]
-    scores: list[float]
-    ignored: list[str]
-    filled: dict[str, int]
-    unseen: dict[str, int]
-
-    def to_json(self) -> dict[str, Any]:
-        pairs = zip(self.documents, self.scores, strict=True)
-        ranking = [{"document": document, "score": score} for document, score in pairs]
-        unlike = {name: found for name in ("ignored", "filled", "unseen") if (found := getattr(self, name))}
-        return {"query": self.query, "ranking": ranking, **unlike}
-
-
 class Requests:
     """Ranks requests with one ranker.
 
@@ -78,8 +59,8 @@ class Requests:
         self.numbers_of = itemgetter(*names) if len(names) > 1 else lambda row: tuple(row[name] for name in names)
         self.known = {*self.names, DOCUMENT}
 
-    def rank(self, request: Any) -> Answer:
-        """The ranking of one query's candidates."""
+    def rank(self, request: Any) -> dict[str, Any]:
+        """The ranking of one query's candidates, best first, and how they differ from training."""
         if not isinstance(request, Mapping) or not isinstance(request.get(CANDIDATES), list):
             raise RequestError(f'send an object with a list of candidates: {{"{CANDIDATES}": [{{"price": 9.5}}]}}')
         rows: list[dict[str, Any]] = request[CANDIDATES]
@@ -99,8 +80,14 @@ class Requests:
         if not np.isfinite(scores).all():
             raise RequestError("the ranker gave a score that is not finite: it is damaged", 500)
         order = np.argsort(-scores, kind="stable")  # equal scores keep their order
-        ranked = [documents[place] for place in order.tolist()]
-        return Answer(request.get(QUERY), ranked, scores[order].tolist(), ignored, counts.filled(), counts.unseen())
+        pairs = zip(order.tolist(), scores[order].tolist(), strict=True)
+        ranking = [{"document": documents[place], "score": score} for place, score in pairs]
+        unlike = {"ignored": ignored, "filled": counts.filled(), "unseen": counts.unseen()}
+        return {
+            "query": request.get(QUERY),
+            "ranking": ranking,
+            **{name: each for name, each in unlike.items() if each},
+        }
 
     def _scores(self, query: Any, documents: list[Any], features: NDArray[np.float32]) -> NDArray[np.float64]:
         if self.ranker.vocabulary is not None:

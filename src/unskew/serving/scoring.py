@@ -129,11 +129,11 @@ def rank(
     >>> unskew.rank(model, "world:tiny", progress=False).to_table().column_names
     ['query', 'document', 'score', 'rank']
     """
+    how: Any = {"query": query, "document": document, "strict": strict}
     if engine == "spark":
         if out is None or not isinstance(data, str | Path) or isinstance(ranker, SavedRanker):
             raise ValueError("Spark ranks files: pass a model or its path, the path of the candidates, and out=")
         model = ranker if isinstance(ranker, str | Path) else as_model(ranker)
-        how: Any = {"query": query, "document": document, "strict": strict}
         done = rank_on_spark(model, str(data), out, overwrite=overwrite, master=spark_master, **how)
         return replace(done, out=Path(out))
     if engine != "duckdb":
@@ -146,7 +146,6 @@ def rank(
         with as_file(data) as place:
             if not isinstance(place, JudgedSet) and is_table(str(place)):
                 with followed(progress, counting_progress, "rank", "documents") as report:
-                    how = {"query": query, "document": document, "strict": strict}
                     done = rank_table(scorer, place, target, sort=sort, memory=memory, progress=report, **how)
             else:
                 given = as_judged(place, "test")

@@ -170,11 +170,11 @@ class Server:
 
     def _ranked(self, request: Any) -> dict[str, Any]:
         answer = self.requests.rank(request)
-        self.documents.inc(len(answer.documents))
+        self.documents.inc(len(answer["ranking"]))
         for kind in ("filled", "unseen"):
-            for column, count in getattr(answer, kind).items():
+            for column, count in answer.get(kind, {}).items():
                 self.unlike.labels(kind, column).inc(count)
-        return answer.to_json()
+        return answer
 
 
 def serve(

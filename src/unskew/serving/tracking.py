@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -162,6 +163,4 @@ def _parameters(model: Model) -> dict[str, Any]:
 
 def _key(name: str) -> str:
     """A name that MLflow accepts for a metric: it refuses `@`."""
-    return "".join(
-        letter if letter.isalnum() or letter in "_-. /" else "_at_" if letter == "@" else "_" for letter in name
-    )
+    return re.sub(r"[^\w\-. /]", "_", name.replace("@", "_at_"))
