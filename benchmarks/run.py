@@ -90,6 +90,7 @@ STUDIES = {
     "results": "--plan",
     "ranklens": "--plan",
     "scale": "OUT 1000 ingest",
+    "server": "OUT --turns 1 --requests 2",
     "shop": "--sessions 100 --seeds 2 --out OUT",
     "trees_bar": "OUT --worlds 1 --size tiny --steps 3",
 }

@@ -26,13 +26,13 @@ from unskew.data.clicks.shown_rows import LONGEST_LIST, ONE_LIST, ShownRows, ass
 from unskew.data.columns import as_arrow, as_features, is_table, listed
 from unskew.data.inputs import LogOrPlace, as_log
 from unskew.data.judged.judged_set import JudgedSet
-from unskew.data.raw_columns import missing_in_training
 from unskew.evaluation.evaluate import evaluate_scorer, score_documents
 from unskew.methods import METHODS
 from unskew.options import near
 from unskew.reporting.terminal import Follow
 from unskew.serving.distillation import documents_by_query
 from unskew.serving.explanation import Explanation, explain
+from unskew.serving.saved_ranker import SavedRanker, UnknownCounts
 from unskew.simulation.truth import Simulation
 from unskew.training.history import Report
 from unskew.training.model import Model
@@ -275,26 +275,14 @@ class UnbiasedRanker(BaseEstimator):
         names, categories = self.model_.feature_names, self.model_.categories
         matrix = _features(_named_text(X, names if categories else ()), names, categories)
         if matrix.shape[1] != self.n_features_in_:
-            raise ValueError(
-                f"X has {matrix.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} "
-                "features as input"
-            )
-        self._count_missing(matrix)
+            expected = f"{type(self).__name__} is expecting {self.n_features_in_} features as input"
+            raise ValueError(f"X has {matrix.shape[1]} features, but {expected}")
+        counts = UnknownCounts(SavedRanker.of(self.model_))
+        counts.add(matrix)
+        if columns := ", ".join(f"{name} ({count:,})" for name, count in counts.filled().items()):
+            said = f"missing values filled in columns that had none in training: {columns}"
+            warnings.warn(said, RuntimeWarning, stacklevel=3)  # there the ranker guesses
         return matrix
-
-    def _count_missing(self, matrix: NDArray[np.float32]) -> None:
-        """Warn of columns that have missing values but had none in training: there the ranker guesses."""
-        missing = np.isnan(matrix).sum(axis=0)
-        missing[missing_in_training(self.model_.transform) or []] = 0
-        if missing.any():
-            names = getattr(self, "feature_names_in_", None)
-            columns = ", ".join(
-                f"{f'number {column}' if names is None else names[column]} ({missing[column]:,})"
-                for column in np.flatnonzero(missing)
-            )
-            warnings.warn(
-                f"missing values filled in columns that had none in training: {columns}", RuntimeWarning, stacklevel=4
-            )
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")

@@ -37,7 +37,7 @@ def model():
 
 
 def app_of(model, **limits):
-    return Server(SavedRanker.of(model.model_, "test"), {"lineage": {"model": "abc"}, "features": []}, **limits).app()
+    return Server(SavedRanker.of(model.model_, "test"), {"lineage": {"model": "abc"}, "features": []}, **limits)
 
 
 def ask(app, path, body=None, headers=(), parts=1):
@@ -164,7 +164,7 @@ def test_a_request_that_takes_too_long_is_answered(model):
         return features[..., 0]
 
     ranker = SavedRanker(slow, "slow", 1, ("price",))
-    app = Server(ranker, {"lineage": {}}, timeout=0.05).app()
+    app = Server(ranker, {"lineage": {}}, timeout=0.05)
     status, answer = ask(app, "/rank", {"candidates": [{"price": 1}]})
     assert (status, answer["error"][:21]) == (503, "no answer within 0.05")
 
@@ -178,7 +178,7 @@ def test_the_model_page_has_card_features_and_ranges_and_onnxruntime_runs_the_ra
     assert (brand["kind"], brand["values"]) == ("category", ["acme", "bolt", "core"])
     mean, deviation = np.nanmean(ROWS.price), np.nanstd(ROWS.price)  # the transform clips beyond 10 deviations
     np.testing.assert_allclose(price["range"], [mean - 10 * deviation, mean + 10 * deviation], rtol=1e-4)
-    app = Server(ranker, about).app()
+    app = Server(ranker, about)
     assert [row["document"] for row in ask(app, "/rank", {"candidates": candidates()})[1]["ranking"]] == [
         row["document"] for row in ask(app_of(model), "/rank", {"candidates": candidates()})[1]["ranking"]
     ]
@@ -235,7 +235,7 @@ def test_scores_of_a_listwise_ranker_see_the_whole_list(model):
     def against_the_best(features, mask):
         return features[..., 0] - features[..., 0].amax(-1, keepdim=True)
 
-    app = Server(SavedRanker(against_the_best, "list", 1, ("price",)), {"lineage": {}}).app()
+    app = Server(SavedRanker(against_the_best, "list", 1, ("price",)), {"lineage": {}})
     answer = ask(app, "/rank", {"candidates": [{"price": 1}, {"price": 3}]})[1]
     assert [(row["document"], row["score"]) for row in answer["ranking"]] == [(1, 0.0), (0, -2.0)]
     assert torch.is_grad_enabled()

@@ -255,9 +255,9 @@ readout log = monitoring.online_test:readout
     since until stream json
 evaluate model data = serving.scoring:evaluate
     @run commands.rankers:evaluate
-    @help Evaluate a model on judged data, or by how well it predicts the clicks of a log.
-    model >ranker  {RANKER}
-    data >judged  {DATA} Default split: test. Or a click log of held-out sessions.
+    @help Evaluate a model or a TREC run on judged data, or a model by how well it predicts the clicks of a log.
+    model >ranker  {RANKER} Or a TREC run of any system.
+    data >judged  {DATA} Default split: test. For a run also qrels. Or a click log of held-out sessions.
     metrics =ndcg@1,ndcg@3,ndcg@5,ndcg@10,err@10,arp ~NAMES  Comma-separated.
     undefined max_grade
     shown  Click log: report its queries separately; ndcg@10:shown uses the documents it shows.
@@ -317,7 +317,7 @@ weights log = comparison.learning:weights
 judgements log = serving.ratings:judgements
     @files judgements=out
     @end Written to {out}
-    out !  Output file: .csv, or .json for OpenSearch's Search Relevance Workbench.
+    out !  Output file: .csv, .qrels for TREC, or .json for OpenSearch's Search Relevance Workbench.
     overwrite json
 forget log = data.clicks.forgetting:forget
     @run commands.logs:forget

@@ -127,7 +127,7 @@ def member_name(column: str, value: str) -> str:
 
 def source_column(schema: pa.Schema, feature: str) -> str | None:
     """The column that holds a feature: its own, or the sets in which `COLUMN=VALUE` looks for a value."""
-    if feature in schema.names:
+    if schema.get_all_field_indices(feature):
         return feature
     parts = feature.split("=")
     places = ["=".join(parts[:number]) for number in range(1, len(parts))]

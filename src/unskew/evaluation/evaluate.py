@@ -31,6 +31,7 @@ from unskew.display import Displayed, Screen
 from unskew.evaluation.differences import mean_interval
 from unskew.lists import JudgedLists
 
+IN_CACHE = 2048  # documents scored together: a quarter faster than 4,096, of which the hidden units leave the cache
 Scorer = Callable[[Tensor, Tensor], Tensor]  # features [batch, docs, f], mask [batch, docs] -> scores [batch, docs]
 
 METRICS_OF_PAPERS = ("ndcg@1", "ndcg@3", "ndcg@5", "ndcg@10", "arp")
@@ -224,7 +225,7 @@ def score_documents(ranker: Scorer, judged: JudgedSet) -> NDArray[np.float64]:
     """Scores of a ranker `[documents]`, in the order of the set."""
     scores = np.empty(judged.n_documents)
     with _scorer(ranker, judged) as score, torch.inference_mode():
-        for queries, lists in judged.batches():
+        for queries, lists in judged.batches(IN_CACHE):
             rows, mask = padded_rows(judged.offsets, queries, lists.n_docs)
             scores[rows[mask]] = _checked(score(queries, lists), lists).numpy()[mask]
     if not np.isfinite(scores).all():

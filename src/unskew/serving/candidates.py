@@ -79,15 +79,14 @@ class Candidates:
 
     def _tables(self, rows_at_once: int) -> Iterator[pa.Table]:
         """Rows of all files, with ids of one type."""
-        schema: pa.Schema | None = None
+        kinds: dict[str, pa.DataType] = {}
         for file in self.files:
             try:
                 parquet = pq.ParquetFile(file, buffer_size=BUFFER, pre_buffer=False)
                 for batch in parquet.iter_batches(batch_size=rows_at_once, columns=self.columns):
-                    table = _plain_ids(pa.table(batch).select(self.columns), (self.query, self.document))
-                    schema = schema or table.schema.remove_metadata()
+                    table = _with_ids(pa.table(batch).select(self.columns), kinds, (self.query, self.document))
                     if table.num_rows:
-                        yield _with_ids_of(table, schema, (self.query, self.document))
+                        yield table
             except (OSError, pa.ArrowException) as error:
                 reason = " ".join(str(error).split()).rstrip(".")
                 raise ValueError(f"{file} cannot be read ({reason}): it is damaged; write or copy it again") from error
@@ -170,9 +169,8 @@ def open_candidates(
     if source.kind != "parquet":
         raise ValueError(f"{place} is {source.kind}, but candidates must be parquet files: convert it")
     found = [_columns_of(file, ranker, query, document) for file in source.files]
-    features, read, _ = found[0]
     ignored = tuple(dict.fromkeys(name for *_, others in found for name in others))
-    candidates = Candidates(source.files, query, document, features, read, ranker.categories, ignored)
+    candidates = Candidates(source.files, query, document, *found[0][:2], ranker.categories, ignored)
     if not sum(candidates.sizes):
         raise ValueError(f"{place} has no rows: there is nothing to rank")
     return candidates
@@ -214,8 +212,9 @@ def feature_columns(schema: pa.Schema, ranker: SavedRanker, ids: Sequence[str], 
             f"{place}: {len(missing)} of the {ranker.n_features} features that the model was trained on are missing: "
             f"{_listed(missing)}. Found: {_listed(schema.names)}"
         )
+    columns = set(schema.names)
     for name in ranker.feature_names:
-        if name not in schema.names or pa.types.is_null(schema.field(name).type):  # in a set; all values are missing
+        if name not in columns or pa.types.is_null(schema.field(name).type):  # in a set; all values are missing
             continue
         kind = schema.field(name).type
         if name not in ranker.categories and not (is_numeric(empty, name) or is_date(kind)):
@@ -236,18 +235,11 @@ def _starts(column: pa.ChunkedArray) -> NDArray[np.int64]:
     return np.concatenate([[0], ends[:-1]]).astype(np.int64)
 
 
-def _plain_ids(table: pa.Table, names: Sequence[str]) -> pa.Table:
+def _with_ids(table: pa.Table, kinds: dict[str, pa.DataType], names: Sequence[str]) -> pa.Table:
+    """The table with plain ids, of the types of the first file: other files may have wider or narrower types."""
     for name in names:
-        kind = table.schema.field(name).type
-        if pa.types.is_dictionary(kind):
-            table = table.set_column(table.schema.get_field_index(name), name, table[name].cast(kind.value_type))
-    return table
-
-
-def _with_ids_of(table: pa.Table, schema: pa.Schema, names: Sequence[str]) -> pa.Table:
-    """The table with the id types of the first file: other files may have wider or narrower types."""
-    for name in names:
-        kind = schema.field(name).type
-        if table.schema.field(name).type != kind:
+        own = table.schema.field(name).type
+        kind = kinds.setdefault(name, own.value_type if pa.types.is_dictionary(own) else own)
+        if own != kind:
             table = table.set_column(table.schema.get_field_index(name), name, table[name].cast(kind))
     return table.replace_schema_metadata(None)

@@ -24,6 +24,7 @@ from unskew.training.settings import Settings
 from unskew.training.validation import CLICK_VALIDATIONS
 
 Card = dict[str, Any]
+TAGS = ("learning-to-rank", "unbiased-learning-to-rank")
 PRODUCTION = "production"  # in the name of an average: a ranker that imitates it
 
 
@@ -136,54 +137,32 @@ def card_markdown(card: Card) -> str:
         said = f"{value} at step {evidence['best_step']}, of {evidence['of']}."
     if evidence["ending"]:
         said += f" Training {evidence['ending']}."
-    parts = [
-        "---",
-        "library_name: unskew",
-        "tags:",
-        *(f"- {json.dumps(tag)}" for tag in ("learning-to-rank", "unbiased-learning-to-rank", card["method"])),
-        "---",
-        "",
-        f"# Ranker learned from clicks by {card['method']}",
-        "",
-        f"Method: {card['method']} ({card['paper']}). Ranker: {card['ranker']}; a score depends on the "
-        f"{card['scores_depend_on']}. Written by unskew {card['version']}.",
-        "",
-        "## Data",
-        "",
-        f"{lineage_line(card['lineage'])}.",
-        "",
-        *_table(("", ""), [(name.replace("_", " "), _shown(value)) for name, value in trained.items()]),
-        "",
-        "## Assumption",
-        "",
-        f"{card['assumes']}.",
-        "",
-        "## Evidence on held-out data",
-        "",
-        said,
-        "",
-        "## Limits",
-        "",
-        *(f"* {for_markdown(text)}" for text in card["limits"]),
-        "",
-        "## Features",
-        "",
-        f"Transform: `{card['transform']}`."
-        if card["ranker"].startswith("network")
-        else "None: trees use raw features.",
-        "",
-        *_table(("feature", "transform"), list(card["features"].items())),
-        *(["", MISSING] if any("missing in" in fate for fate in card["features"].values()) else []),
-    ]
+    tags = "\n".join(f"- {json.dumps(tag)}" for tag in (*TAGS, card["method"]))
+    network = card["ranker"].startswith("network")
+    transform = f"Transform: `{card['transform']}`." if network else "None: trees use raw features."
+    features = _table(("feature", "transform"), list(card["features"].items()))
+    if any("missing in" in fate for fate in card["features"].values()):
+        features += f"\n\n{MISSING}"
+    data = _table(("", ""), [(name.replace("_", " "), _shown(value)) for name, value in trained.items()])
+    sections = {
+        "Data": f"{lineage_line(card['lineage'])}.\n\n{data}",
+        "Assumption": f"{card['assumes']}.",
+        "Evidence on held-out data": said,
+        "Limits": "\n".join(f"* {for_markdown(text)}" for text in card["limits"]),
+        "Features": f"{transform}\n\n{features}",
+    }
     if card["examination"] is not None:
         by_level = card["examination_by_level"]
         curves = zip(card["examination"], *by_level.values(), strict=True)
         rows = [(str(place), *(f"{value:.3f}" for value in values)) for place, values in enumerate(curves, start=1)]
-        header = ("position", "examination", *by_level)
-        parts += ["", "## Examination relative to the top", "", *_table(header, rows)]
+        sections["Examination relative to the top"] = _table(("position", "examination", *by_level), rows)
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", card["command"])), default=0))
-    parts += ["", "## Train it again", "", f"{fence}bash", shown(card["command"]), fence, ""]
-    return "\n".join(parts)
+    sections["Train it again"] = f"{fence}bash\n{shown(card['command'])}\n{fence}"
+    return (
+        f"---\nlibrary_name: unskew\ntags:\n{tags}\n---\n\n# Ranker learned from clicks by {card['method']}\n\n"
+        f"Method: {card['method']} ({card['paper']}). Ranker: {card['ranker']}; a score depends on the "
+        f"{card['scores_depend_on']}. Written by unskew {card['version']}.\n"
+    ) + "".join(f"\n## {title}\n\n{text}\n" for title, text in sections.items())
 
 
 def card_json(card: Card) -> str:
@@ -191,10 +170,9 @@ def card_json(card: Card) -> str:
     return redacted(json.dumps(card, indent=2, default=str)) + "\n"
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    lines = [[for_markdown(cell) for cell in row] for row in (header, *rows)]
-    first, *rest = [f"| {' | '.join(line)} |" for line in lines]
-    return [first, "|" + "---|" * len(header), *rest]
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    first, *rest = [f"| {' | '.join(map(for_markdown, row))} |" for row in (header, *rows)]
+    return "\n".join([first, "|" + "---|" * len(header), *rest])
 
 
 def _shown(value: Any) -> str:

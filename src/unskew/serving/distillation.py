@@ -66,12 +66,13 @@ class TreeAgreement:
 
 
 @dataclass(frozen=True, repr=False)
-class ExportedTrees(OnScreen):
-    """The exported file, and its agreement with the teacher."""
+class Exported(OnScreen):
+    """The exported file, and its agreement with torch or with the teacher."""
 
     path: Path
-    agreement: TreeAgreement
+    agreement: Any
     note: str
+    snippet: str = ""  # for the engine's configuration
 
     def screen(self) -> Screen:
         return Screen(f"{self.path}: {self.note}; {self.agreement}")
@@ -113,7 +114,7 @@ def export_trees(
     judged: JudgedSet | None = None,
     overwrite: bool = False,
     seed: int = 0,
-) -> ExportedTrees:
+) -> Exported:
     """Write a model as boosted trees.
 
     Args:
@@ -125,7 +126,10 @@ def export_trees(
         judged: labelled queries to evaluate both on.
     """
     target = Path(path)
-    _check_form(target, kind)
+    if kind not in FORMS:
+        raise ValueError(f"unknown format '{kind}': choose one of {', '.join(FORMS)}")
+    if target.suffix not in FORMS[kind]:
+        raise ValueError(f"{target.name}: the extension of a {kind} file must be {' or '.join(FORMS[kind])}")
     check_place(target, overwrite=overwrite)
     need_trees(kind)
     if kind == "lightgbm" and model.trees is not None and (missing is None or math.isnan(missing)):
@@ -147,15 +151,18 @@ def export_trees(
             f"{target} was not written, because the trees would not rank as the model does: {agreement}. Try more "
             "trees or leaves (--trees, --leaves) or a log with more documents, or accept it with --least-agreement"
         )
-    coded = write_categories(target, model.categories)
-    write_file(target, content)
     sent = "NaN" if math.isnan(missing) else f"{missing:g}"
     made = f"{settings.trees} trees of {kind}, distilled from {model.name}"
-    note = f"{made}; a missing value is sent as {sent}{coded}"
-    return ExportedTrees(target, agreement, note)
+    return _written(model, target, content, agreement, f"{made}; a missing value is sent as {sent}")
 
 
-def _as_they_are(model: Model, text: str, target: Path) -> ExportedTrees:
+def _written(model: Model, target: Path, content: bytes, agreement: TreeAgreement, note: str) -> Exported:
+    coded = write_categories(target, model.categories)
+    write_file(target, content)
+    return Exported(target, agreement, note + coded)
+
+
+def _as_they_are(model: Model, text: str, target: Path) -> Exported:
     """Write the trees of a model whose ranker already is trees, without distillation."""
     import lightgbm
 
@@ -166,18 +173,8 @@ def _as_they_are(model: Model, text: str, target: Path) -> ExportedTrees:
             "splits of numbers with --missing 0 (or what your engine sends) and --log LOG"
         )
     content = write_trees(lightgbm.Booster(model_str=text), "lightgbm", target.suffix)
-    coded = write_categories(target, model.categories)
-    write_file(target, content)
     made = f"{len(forest.trees)} trees of lightgbm, as {model.recipe.method} trained them"
-    note = f"{made}; NaN is a missing value{coded}"
-    return ExportedTrees(target, TreeAgreement(1.0, 1.0, 0), note)
-
-
-def _check_form(target: Path, kind: str) -> None:
-    if kind not in FORMS:
-        raise ValueError(f"unknown format '{kind}': choose one of {', '.join(FORMS)}")
-    if target.suffix not in FORMS[kind]:
-        raise ValueError(f"{target.name}: the extension of a {kind} file must be {' or '.join(FORMS[kind])}")
+    return _written(model, target, content, TreeAgreement(1.0, 1.0, 0), f"{made}; NaN is a missing value")
 
 
 def _check_log(log: ClickLog, model: Model) -> None:
@@ -193,11 +190,7 @@ def documents_by_query(log: ClickLog) -> JudgedSet:
     held_out = HeldOut(log)
     documents, queries = held_out.candidates("all")
     sizes = np.bincount(queries, minlength=held_out.n_queries)
-    return JudgedSet(
-        features=held_out.log.features[documents],
-        grades=np.zeros(len(documents), dtype=np.float32),
-        offsets=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
-    )
+    return JudgedSet.from_arrays(held_out.log.features[documents], np.zeros(len(documents)), sizes)
 
 
 def _parts(documents: JudgedSet, seed: int) -> tuple[JudgedSet, JudgedSet]:
@@ -232,11 +225,8 @@ def with_recombined(documents: JudgedSet, rng: np.random.Generator) -> JudgedSet
         return documents
     first, second = documents.features[rng.integers(documents.n_documents, size=(2, n_more))]
     made_up = np.where(rng.random(first.shape) < EXCHANGED, second, first)
-    return JudgedSet(
-        features=np.concatenate([documents.features, made_up]),
-        grades=np.concatenate([documents.grades, np.zeros(n_more, dtype=np.float32)]),
-        offsets=np.append(documents.offsets, documents.n_documents + n_more),
-    )
+    features, sizes = np.concatenate([documents.features, made_up]), [*documents.sizes, n_more]
+    return JudgedSet.from_arrays(features, np.zeros(len(features)), sizes)
 
 
 def _check_file(student: Student, content: bytes, ending: str, features: NDArray[np.float32]) -> None:

@@ -23,8 +23,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -87,9 +86,7 @@ def to_json(scores: LinearScores, name: str, feature_names: tuple[str, ...]) -> 
     definition = {
         feature: float(str(weight)) for feature, weight in zip(feature_names, scores.weights, strict=True)
     }  # str gives the shortest digits that read back as the same float32
-    body: dict[str, Any] = {
-        "model": {"name": name, "model": {"type": "model/linear", "definition": json.dumps(definition)}}
-    }
+    body = {"model": {"name": name, "model": {"type": "model/linear", "definition": json.dumps(definition)}}}
     return (json.dumps(body, indent=2) + "\n").encode()
 
 
@@ -157,21 +154,16 @@ class SolrNetwork:
 
     def to_json(self, name: str, feature_names: Sequence[str]) -> bytes:
         """The body to put into the model store."""
-        norms = zip(self.average.tolist(), self.deviation.tolist(), strict=True)
-        body: dict[str, Any] = {
-            "class": MODEL,
-            "name": name,
-            "features": [
-                {"name": feature, "norm": {"class": NORMALIZER, "params": {"avg": f"{mean!r}", "std": f"{std!r}"}}}
-                for feature, (mean, std) in zip(feature_names, norms, strict=True)
-            ],
-            "params": {
-                "layers": [
-                    {"matrix": layer.matrix.tolist(), "bias": layer.bias.tolist(), "activation": layer.activation}
-                    for layer in self.layers
-                ]
-            },
-        }
+        norms = zip(feature_names, self.average.tolist(), self.deviation.tolist(), strict=True)
+        features = [
+            {"name": feature, "norm": {"class": NORMALIZER, "params": {"avg": f"{mean!r}", "std": f"{std!r}"}}}
+            for feature, mean, std in norms
+        ]
+        layers = [
+            {"matrix": layer.matrix.tolist(), "bias": layer.bias.tolist(), "activation": layer.activation}
+            for layer in self.layers
+        ]
+        body = {"class": MODEL, "name": name, "features": features, "params": {"layers": layers}}
         return (json.dumps(body, indent=1) + "\n").encode()
 
 
@@ -184,7 +176,7 @@ def solr_network(model: Model) -> SolrNetwork:
     average, deviation, used = _normalizer(ranker.transform, model.recipe.transform, model.n_features)
     assert isinstance(ranker.ranker.layers, nn.Sequential)
     layers = _layers(ranker.ranker.layers, model.n_features)
-    first = Layer(layers[0].matrix * used, layers[0].bias, layers[0].activation)  # ignores constant columns
+    first = replace(layers[0], matrix=layers[0].matrix * used)  # ignores constant columns
     return SolrNetwork(average, deviation, (first, *layers[1:]))
 
 
@@ -215,7 +207,7 @@ def _layers(modules: Iterable[nn.Module], n_features: int) -> list[Layer]:
                 weight = np.concatenate([weight[:, n_features:], weight[:, :n_features], -weight[:, :n_features]], 1)
             found.append(Layer(weight, bias))
         elif type(module) in ACTIVATIONS and found:
-            found[-1] = Layer(found[-1].matrix, found[-1].bias, ACTIVATIONS[type(module)])
+            found[-1] = replace(found[-1], activation=ACTIVATIONS[type(module)])
         elif not isinstance(module, nn.Dropout):
             raise ValueError(f"Solr has no layer '{type(module).__name__}': {EXPORTS}")
     return found

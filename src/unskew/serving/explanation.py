@@ -12,6 +12,7 @@ the two scores, and are positive if the feature favors a.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -144,7 +145,7 @@ def explain(
     scores = score_documents(ranker, data)
     found = []
     for column, name in enumerate(names):
-        lost = np.mean([_lost(ranker, _shuffled(data, column, rng), scores, metric) for _ in range(repeats)], axis=0)
+        lost = np.mean([_lost(ranker, data, column, rng, scores, metric) for _ in range(repeats)], axis=0)
         if not np.isfinite(lost).any():
             raise ValueError("no query has two documents to order, or none has a relevant one: pass other data")
         found.append(Importance(name, *mean_interval(lost[np.isfinite(lost)])))
@@ -153,14 +154,13 @@ def explain(
     return Explanation(ORDER if metric is None else metric, counted, tuple(ordered))
 
 
-def _shuffled(data: JudgedSet, column: int, rng: np.random.Generator) -> JudgedSet:
+def _lost(
+    ranker: Scorer, data: JudgedSet, column: int, rng: np.random.Generator, scores: NDArray, metric: str | None
+) -> NDArray[np.float64]:
+    """The loss per query when a column is shuffled; NaN if it is not defined."""
     features = data.features.copy()
     features[:, column] = rng.permutation(features[:, column])
-    return replace(data, features=features)
-
-
-def _lost(ranker: Scorer, shuffled: JudgedSet, scores: NDArray, metric: str | None) -> NDArray[np.float64]:
-    """The loss per query; NaN if it is not defined."""
+    shuffled = replace(data, features=features)
     without = score_documents(ranker, shuffled)
     if metric is None:
         return 1 - kendall(scores, without, shuffled.offsets)
@@ -228,8 +228,6 @@ def _bars(labels: Sequence[str], values: Sequence[float], x_label: str, spread: 
 
 def save_explanation(found: Explanation | Decision, folder: str | Path) -> Path:
     """Write a figure and the numbers into a folder."""
-    import json
-
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     drawn = found.drawing()

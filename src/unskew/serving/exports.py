@@ -27,9 +27,8 @@ from unskew.data.files import check_place, write_file
 from unskew.data.inputs import Judged, LogOrPlace, Place, as_judged, as_log
 from unskew.data.raw_columns import RawColumns, missing_in_training
 from unskew.data.transforms import Chain, HeavyTailLog, MinMax, Reciprocal, SignedLog, Standard, Transform
-from unskew.display import OnScreen, Screen
 from unskew.networks.trees import TreesRanker
-from unskew.serving.distillation import ExportedTrees, export_trees
+from unskew.serving.distillation import Exported, export_trees
 from unskew.serving.engine_json import linear_scores, solr_network, to_json
 from unskew.serving.onnx_file import (
     FLAT_FORMAT,
@@ -61,19 +60,6 @@ FLOOR = 1e-5  # scores close to 0 differ by rounding only
 LARGEST_EXPONENT = 60.0  # float32 overflows at e^88
 
 
-@dataclass(frozen=True, repr=False)
-class Exported(OnScreen):
-    """The exported file, and its agreement with torch."""
-
-    path: Path
-    agreement: Agreement
-    note: str
-    snippet: str = ""  # for the engine's configuration
-
-    def screen(self) -> Screen:
-        return Screen(f"{self.path}: {self.note}; {self.agreement}")
-
-
 @dataclass(frozen=True)
 class Content:
     """A file to be written, and what scores by it."""
@@ -95,7 +81,7 @@ def export(
     overwrite: bool = False,
     seed: int = 0,
     **options: Any,
-) -> Exported | ExportedTrees:
+) -> Exported:
     """Export a model to a file for serving; its scores are checked against torch.
 
     `save_model` saves it for Python.
@@ -145,7 +131,10 @@ def export_model(
         seed: seed of the random lists on which the file is compared with torch.
     """
     target = Path(path)
-    form = form or _default_form(target)
+    form = form or next((name for name, ending in FORMS.items() if target.suffix == ending), None)
+    if form is None:
+        endings = ", ".join(dict.fromkeys(FORMS.values()))
+        raise ValueError(f"{target.name}: the extension must be one of {endings}, or choose a tree format with --as")
     if form not in FORMS or target.suffix != FORMS[form]:
         known = ", ".join(f"{name} ({ending})" for name, ending in FORMS.items())
         raise ValueError(f"{target.name} cannot be written as '{form}': choose one of {known}")
@@ -180,14 +169,6 @@ def _agreement(model: Model, content: Content, rng: np.random.Generator, what: s
     if not agreement.holds:
         raise ValueError(f"{what} would not rank as the model does: {agreement}")
     return agreement
-
-
-def _default_form(target: Path) -> str:
-    for form, ending in FORMS.items():
-        if target.suffix == ending:
-            return form
-    endings = ", ".join(dict.fromkeys(FORMS.values()))
-    raise ValueError(f"{target.name}: the extension must be one of {endings}, or choose a tree format with --as")
 
 
 def _onnx(model: Model, *, codes: bool) -> Content:

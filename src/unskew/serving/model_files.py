@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy
-import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
+from pyarrow import ArrowException
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -66,17 +66,7 @@ OLD_NAMES = {
         **{f"observation.{name}": f"observation.positions.{name}" for name in ("logits", "levels", "slopes")},
     }
 }
-DAMAGES = (
-    RecursionError,
-    OSError,
-    KeyError,
-    ValueError,
-    TypeError,
-    AttributeError,
-    IndexError,
-    SafetensorError,
-    pa.ArrowException,
-)
+DAMAGES = (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError, SafetensorError, ArrowException)
 DATA_FILES = ("weights.safetensors", "history.json", VOCABULARY, TREES)  # with digests
 
 
@@ -146,12 +136,9 @@ def needed_parts(folder: str | Path) -> list[str]:
     """The user-defined classes that a saved model names, as `module:Class`; nothing is imported."""
     about = _read_json(Path(folder) / ABOUT)
     described = [about, *about.get("others", [])]
-    named = [name for each in described for name in (each.get("method"), _network_kind(each))]
+    networks = [each.get("problem", {}).get("network", {}).get("kind") for each in described]
+    named = [name for pair in zip((each.get("method") for each in described), networks, strict=True) for name in pair]
     return [name for name in dict.fromkeys(named) if isinstance(name, str) and ":" in name]
-
-
-def _network_kind(about: Mapping[str, Any]) -> Any:
-    return about.get("problem", {}).get("network", {}).get("kind")
 
 
 def _build(path: Path, about: Mapping[str, Any], tensors: Mapping[str, Tensor], outside: Mapping[str, Any]) -> Model:
@@ -170,18 +157,28 @@ def _build(path: Path, about: Mapping[str, Any], tensors: Mapping[str, Tensor], 
     names = about["feature_names"]
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise ValueError("feature_names is not a list of names")
-    history = path / "history.json"
+    history, vocabulary, trees = History(), None, None
+    if (place := path / "history.json").exists():
+        with _reading(place):
+            history = History.from_json(_read_json(place))
+    if method.uses_ids:
+        with _reading(place := path / VOCABULARY):
+            vocabulary = Vocabulary.from_table(read_parquet(place))
+    if recipe.ranker == "trees":
+        with _reading(place := path / TREES):
+            trees = place.read_text(encoding="utf-8")
+            from_lightgbm(trees)
     return Model(
         recipe=recipe,
         problem=problem,
         method=method.eval(),
         transform=transform.eval(),
-        history=_read_history(history) if history.exists() else History(),
+        history=history,
         feature_names=tuple(names),
         categories={name: tuple(values) for name, values in about.get("categories", {}).items()},
         trained_on=about["trained_on"],
-        vocabulary=_read_vocabulary(path / VOCABULARY) if method.uses_ids else None,
-        trees=_read_trees(path / TREES) if recipe.ranker == "trees" else None,
+        vocabulary=vocabulary,
+        trees=trees,
         others=others,
         weights=weights,
     )
@@ -225,7 +222,10 @@ def _renamed(tensors: Mapping[str, Tensor], part: str, names: Mapping[str, str])
 
 def _fill(path: Path, part: str, module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     state = _state(tensors, part)
-    _check_finite(path, part, state)
+    for name, value in state.items():
+        # A fill value may be NaN: then the transform itself handles missing values.
+        if not bool(value.isfinite().all()) and not (part == "transform" and name == "fill"):
+            raise ValueError(f"{path}: '{part}.{name}' holds values that are not finite: train or copy the model again")
     module.load_state_dict(state)
 
 
@@ -274,17 +274,6 @@ def _reading(path: Path) -> Iterator[None]:
         raise ValueError(f"{path} cannot be read ({error}): save the model again") from error
 
 
-def _read_history(path: Path) -> History:
-    about = _read_json(path)
-    with _reading(path):
-        return History.from_json(about)
-
-
-def _read_vocabulary(path: Path) -> Vocabulary:
-    with _reading(path):
-        return Vocabulary.from_table(read_parquet(path))
-
-
 def _part(what: str, choices: Mapping[str, Any], name: str, outside: Mapping[str, Any], path: Path) -> Any:
     """The class that a model names: built in, registered, or passed by the caller."""
     if name in outside:
@@ -298,22 +287,16 @@ def _part(what: str, choices: Mapping[str, Any], name: str, outside: Mapping[str
     return find(what, choices, name)
 
 
-def _check_finite(path: Path, part: str, state: Mapping[str, Tensor]) -> None:
-    for name, value in state.items():
-        # A fill value may be NaN: then the transform itself handles missing values.
-        if not bool(value.isfinite().all()) and not (part == "transform" and name == "fill"):
-            raise ValueError(f"{path}: '{part}.{name}' holds values that are not finite: train or copy the model again")
-
-
 def _about(model: Model) -> dict[str, Any]:
     curve = model.examination()
+    trees = {"boosting": asdict(model.recipe.boosting), "tree_targets": model.recipe.tree_targets}
     average = {"others": [_method_entries(member) for member in model.others], "weights": list(model.weights)}
     return {
         "format": FORMAT,
         "version": VERSION,
         **_method_entries(model),
         "ranker": model.recipe.ranker,
-        **_trees_about(model.recipe),
+        **({} if model.recipe.ranker == "network" else trees),
         "transform": {"name": model.recipe.transform, "spec": model.transform.spec()},
         "feature_names": list(model.feature_names),
         "categories": {name: list(values) for name, values in model.categories.items()},
@@ -332,12 +315,6 @@ def _about(model: Model) -> dict[str, Any]:
     }
 
 
-def _trees_about(recipe: Recipe) -> dict[str, Any]:
-    return (
-        {} if recipe.ranker == "network" else {"boosting": asdict(recipe.boosting), "tree_targets": recipe.tree_targets}
-    )
-
-
 def _method_entries(model: Model | Member) -> dict[str, Any]:
     return {
         "method": model.recipe.method,
@@ -345,13 +322,6 @@ def _method_entries(model: Model | Member) -> dict[str, Any]:
         "settings": model.recipe.settings.to_json(),
         "problem": model.problem.to_json(),
     }
-
-
-def _read_trees(path: Path) -> str:
-    with _reading(path):
-        text = path.read_text(encoding="utf-8")
-        from_lightgbm(text)
-    return text
 
 
 def _write_json(path: Path, data: Mapping[str, Any]) -> None:

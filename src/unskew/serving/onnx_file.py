@@ -65,6 +65,7 @@ METADATA = {
     "lineage": "digests of the model and of the log that it was trained on, a JSON object",
     "sha256": "digest of all bytes of the file before this entry, which is the last",
 }
+IN_CACHE = 1024  # rows of a flat file that are scored together: hidden units of more would leave the cache
 EXTRA = ("onnx", "onnxscript", "onnxruntime")
 INPUT = "features"
 OUTPUT = "scores"
@@ -118,17 +119,20 @@ class OnnxRanker:
     def __call__(self, features: Tensor, mask: Tensor) -> Tensor:
         """Scores `[batch, docs]` of raw features `[batch, docs, f]`."""
         if self.flat:
-            scores = torch.zeros(mask.shape)
-            if mask.any():
-                scores[mask] = self.score_rows(features[mask])
-            return scores
+            every = bool(mask.all())
+            rows = features.flatten(0, 1) if every else features[mask]
+            found = torch.from_numpy(self.score_rows(rows.float().cpu().numpy()))
+            return found.reshape(mask.shape) if every else torch.zeros(mask.shape).masked_scatter(mask, found)
         inputs = {**self._inputs(features.float().cpu().numpy()), "mask": mask.cpu().numpy()}
         return torch.from_numpy(self.session.run([self.output], inputs)[0])
 
-    def score_rows(self, features: Tensor) -> Tensor:
+    def score_rows(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
         """Scores `[documents]` of raw features `[documents, f]`, by a flat file."""
-        (found,) = self.session.run([self.output], self._inputs(features.float().cpu().numpy()))
-        return torch.from_numpy(found).squeeze(-1)
+        scores = np.zeros((len(features), 1), dtype=np.float32)
+        for start in range(0, len(features), IN_CACHE):
+            rows = slice(start, start + IN_CACHE)
+            (scores[rows],) = self.session.run([self.output], self._inputs(features[rows]))
+        return scores[:, 0]
 
     def _inputs(self, features: NDArray[np.float32]) -> dict[str, NDArray]:
         """Numbers and texts from columns with codes of categories."""

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from unskew.data.columns import as_arrow, as_trained, is_table
@@ -32,28 +31,17 @@ class RankingModel:
 
     def predict(self, model_input: Any, params: dict[str, Any] | None = None) -> NDArray[np.float64]:  # noqa: ARG002
         """One score per row: of a table, or of a matrix `[documents, features]` in the order of training."""
-        if not is_table(model_input):
+        lists = np.zeros(len(model_input), dtype=np.int64)
+        if is_table(model_input):
+            table = as_arrow(model_input)
+            names = feature_columns(table.schema, self.ranker, (QUERY,), "the input")
+            features = as_trained(table, names, self.ranker.categories)
+            if QUERY in table.column_names:
+                lists = number_ids(table[QUERY].to_numpy(zero_copy_only=False))[1]
+        else:
             features = np.asarray(model_input, dtype=np.float32)
-            return self._scores(features, np.zeros(len(features), dtype=np.int64))
-        table = as_arrow(model_input)
-        features = self._features(table)
-        lists = np.zeros(len(features), dtype=np.int64)
-        if QUERY in table.column_names:
-            lists = number_ids(table[QUERY].to_numpy(zero_copy_only=False))[1]
-        return self._scores(features, lists)
-
-    def _features(self, table: pa.Table) -> NDArray[np.float32]:
-        names = feature_columns(table.schema, self.ranker, (QUERY,), "the input")
-        return as_trained(table, names, self.ranker.categories)
-
-    def _scores(self, features: NDArray[np.float32], lists: NDArray[np.int64]) -> NDArray[np.float64]:
         order = np.argsort(lists, kind="stable")
-        sizes = np.bincount(lists)
-        judged = JudgedSet(
-            features=features[order],
-            grades=np.zeros(len(features), dtype=np.float32),  # unused
-            offsets=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
-        )
+        judged = JudgedSet.from_arrays(features[order], np.zeros(len(features)), np.bincount(lists))
         found = np.empty(len(features))
         found[order] = score_documents(self.ranker.for_judged(judged), judged)
         return found

@@ -4,26 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from unskew.data.memory import parse_memory
 from unskew.ingestion.interruption import interruptible
 
 ROWS_A_GROUP = 65_536
+ROWS_IN_MEMORY = 2**22
 
 
-@dataclass(frozen=True)
-class Apart:
-    """A query whose documents are not adjacent."""
-
-    query: str
-    row: int  # of its first document, over all files
-    again: int  # row where it appears again
+def adjacent(files: Sequence[str], query: str) -> bool:
+    """Whether the documents of each query are adjacent, for files so small that no database is needed to see it."""
+    sizes = [pq.read_metadata(file).num_rows for file in files]
+    if sum(sizes) > ROWS_IN_MEMORY:
+        return False
+    try:
+        tables = [pq.ParquetFile(file).read([query], use_threads=False) for file in files]
+        chunks = [chunk for table in tables for chunk in table[query].cast(pa.string()).chunks]
+        runs = pc.run_end_encode(pa.chunked_array(chunks, pa.string()).combine_chunks()).values
+    except (OSError, pa.ArrowException):
+        return False
+    return pc.count_distinct(runs, "all").as_py() == len(runs)
 
 
 @contextmanager
@@ -41,8 +48,8 @@ def database(scratch: Path, memory: str) -> Iterator[duckdb.DuckDBPyConnection]:
         raise ValueError(f"DuckDB failed: {reason}") from error
 
 
-def find_apart(connection: duckdb.DuckDBPyConnection, files: Sequence[str], query: str) -> Apart | None:
-    """The first query whose documents are not adjacent, if there is one.
+def find_apart(connection: duckdb.DuckDBPyConnection, files: Sequence[str], query: str) -> tuple[str, int, int] | None:
+    """The first query whose documents are not adjacent, the row of its first one, and the row where it appears again.
 
     Documents are adjacent if a query has as many rows as lie between its first and its last.
     """
@@ -59,7 +66,7 @@ def find_apart(connection: duckdb.DuckDBPyConnection, files: Sequence[str], quer
         [found[0]],
     ).fetchone()
     assert again is not None
-    return Apart(str(found[0]), int(found[1]), int(again[0]))
+    return str(found[0]), int(found[1]), int(again[0])
 
 
 def sort_by_query(

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,10 +24,11 @@ from unskew.data.clicks.lineage import lineage_line, with_lineage
 from unskew.data.columns import listed
 from unskew.data.files import new_file, scratch_folder
 from unskew.data.judged.judged_set import JudgedSet
+from unskew.data.memory import parse_memory
 from unskew.display import MOST_ROWS, Displayed, Screen
 from unskew.evaluation.evaluate import score_documents
 from unskew.serving.candidates import Candidates, Part, open_candidates
-from unskew.serving.query_order import database, find_apart, sort_by_query
+from unskew.serving.query_order import adjacent, database, find_apart, sort_by_query
 from unskew.serving.saved_ranker import SavedRanker, ScoredIds, UnknownCounts
 from unskew.texts import for_spreadsheet
 
@@ -68,52 +69,30 @@ def write_ranking(
 ) -> None:
     """Write the ranking of a judged set as parquet, CSV or TREC run, by the file extension."""
     queries = pa.array(np.repeat(judged.query_ids, judged.sizes))
-    with ranking_file(path, tag, lineage) as file:
-        file.write(ranking_table(queries, pa.array(judged.document_ids), judged.offsets, scores))
-
-
-class Writer(Protocol):
-    """A writer to which tables are appended."""
-
-    def write_table(self, table: pa.Table) -> None: ...
-    def close(self) -> None: ...
-
-
-class RankingFile:
-    """A file that rankings are appended to."""
-
-    def __init__(self, path: Path, kind: str, tag: str, lineage: Mapping[str, Any] | None = None):
-        self.path, self.kind, self.tag, self.lineage = path, kind, tag, lineage or {}
-        self.writer: Writer | None = None
-
-    def write(self, table: pa.Table) -> None:
-        """Append rows."""
-        table = with_lineage(table, self.lineage)
-        if self.writer is None:
-            self.writer = WRITERS[self.kind](self.path, table.schema, self.tag)
-        self.writer.write_table(table)
-
-    def close(self) -> None:
-        if self.writer is not None:
-            self.writer.close()
+    with ranking_file(path, tag, lineage) as write:
+        write(ranking_table(queries, pa.array(judged.document_ids), judged.offsets, scores))
 
 
 @contextmanager
 def ranking_file(
     path: str | Path, tag: str = "unskew", lineage: Mapping[str, Any] | None = None
-) -> Iterator[RankingFile]:
-    """A file of rankings that is moved into place when the block ends without an error.
+) -> Iterator[Callable[[pa.Table], None]]:
+    """A function that appends to a file of rankings, which is moved into place when the block ends without an error.
 
     Args:
         lineage: digests of the model and its log, for the metadata of parquet.
     """
     target = check_ending(path)
-    with new_file(target) as scratch:
-        file = RankingFile(scratch, target.suffix, tag, lineage)
-        try:
-            yield file
-        finally:
-            file.close()
+    with new_file(target) as scratch, ExitStack() as stack:
+        writers: list[Any] = []
+
+        def write(table: pa.Table) -> None:
+            table = with_lineage(table, lineage or {})
+            if not writers:
+                writers.append(stack.enter_context(closing(WRITERS[target.suffix](scratch, table.schema, tag))))
+            writers[0].write_table(table)
+
+        yield write
 
 
 class TrecWriter:
@@ -125,7 +104,7 @@ class TrecWriter:
 
     def write_table(self, table: pa.Table) -> None:
         for name in ("query", "document"):
-            _refuse_spaces(table, name)
+            refuse_spaces(table, name)
         columns = [table[name].to_pylist() for name in ("query", "document", "rank", "score")]
         self.file.writelines(
             f"{q} Q0 {d} {rank} {score!r} {self.tag}\n" for q, d, rank, score in zip(*columns, strict=True)
@@ -161,7 +140,7 @@ class CsvWriter:
             )
 
 
-WRITERS: dict[str, Callable[[Path, pa.Schema, str], Writer]] = {
+WRITERS: dict[str, Callable[[Path, pa.Schema, str], Any]] = {
     ".parquet": lambda path, schema, _: pq.ParquetWriter(path, schema),
     ".csv": lambda path, schema, _: CsvWriter(path, schema),
     ".trec": lambda path, _, tag: TrecWriter(path, tag),
@@ -176,15 +155,14 @@ def check_ending(path: str | Path) -> Path:
     return target
 
 
-def _refuse_spaces(table: pa.Table, name: str) -> None:
-    """Refuse ids with spaces, which separate the columns of a TREC run."""
+def refuse_spaces(table: pa.Table, name: str, form: str = "a TREC run", others: str = ".parquet or .csv") -> None:
+    """Refuse ids with spaces, which separate the columns of TREC's files."""
     if not (pa.types.is_string(table[name].type) or pa.types.is_large_string(table[name].type)):
         return
     row = pc.index(pc.match_substring_regex(table[name], r"\s|^$"), True).as_py()
     if row >= 0:
         raise ValueError(
-            f"{name} '{table[name][row]}' contains a space or is empty, which a TREC run cannot hold: write .parquet "
-            "or .csv"
+            f"{name} '{table[name][row]}' contains a space or is empty, which {form} cannot hold: write {others}"
         )
 
 
@@ -276,6 +254,10 @@ def rank_table(
     """
     target = check_ending(out)
     candidates = open_candidates(place, ranker, query, document)
+    counts = UnknownCounts(ranker, strict=strict)
+    parse_memory(memory)  # refused even if nothing needs it
+    if not sort and adjacent(candidates.files, query):
+        return _rank_parts(ranker, candidates, target, counts, progress)
     with scratch_folder(target) as scratch:
         with database(scratch, memory) as connection:
             if sort:
@@ -285,19 +267,19 @@ def rank_table(
             else:
                 apart = find_apart(connection, candidates.files, query)
                 if apart is not None:
+                    name, first, again = apart
                     raise ValueError(
-                        f"the rows of query {apart.query} are not adjacent, at {candidates.place(apart.row)} and again "
-                        f"at {candidates.place(apart.again)}: sort the table by query, or rank with --sort"
+                        f"the rows of query {name} are not adjacent, at {candidates.place(first)} and again at "
+                        f"{candidates.place(again)}: sort the table by query, or rank with --sort"
                     )
-        return _rank_parts(ranker, candidates, target, UnknownCounts(ranker, strict=strict), progress)
+        return _rank_parts(ranker, candidates, target, counts, progress)
 
 
 def score_part(ranker: SavedRanker, part: Part) -> ScoredIds:
     """One score per document."""
     if ranker.vocabulary is not None:
         return ranker.score_ids(part.queries, part.documents, part.features)
-    grades = np.zeros(len(part.features), dtype=np.float32)  # unused
-    judged = JudgedSet(features=part.features, grades=grades, offsets=part.offsets)
+    judged = JudgedSet.from_arrays(part.features, np.zeros(len(part.features)), np.diff(part.offsets))
     return ScoredIds(score_documents(ranker.score, judged), 0)
 
 
@@ -305,11 +287,11 @@ def _rank_parts(
     ranker: SavedRanker, candidates: Candidates, target: Path, counts: UnknownCounts, progress: Progress | None
 ) -> Ranking:
     total, documents, queries, unknown = sum(candidates.sizes), 0, 0, 0
-    with ranking_file(target, ranker.name, ranker.lineage) as file:
+    with ranking_file(target, ranker.name, ranker.lineage) as write:
         for part in candidates.parts():
             counts.add(part.features)
             found = score_part(ranker, part)
-            file.write(ranking_table(part.queries, part.documents, part.offsets, found.scores))
+            write(ranking_table(part.queries, part.documents, part.offsets, found.scores))
             unknown += found.unknown
             documents += len(part.features)
             queries += len(part.offsets) - 1

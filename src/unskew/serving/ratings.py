@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +33,7 @@ from unskew.data.files import check_place, new_file
 from unskew.data.inputs import LogOrPlace, Place, as_log
 from unskew.display import MOST_ROWS, Displayed, Screen
 from unskew.propensities.estimate import estimate_propensities
-from unskew.serving.rankings import CsvWriter
+from unskew.serving.rankings import CsvWriter, refuse_spaces
 from unskew.training.fitting import feedback_for
 from unskew.training.model import Model
 from unskew.training.recipe import check_has_curve
@@ -76,7 +76,8 @@ def judgements(
     Use `fit` for a ranker, which also scores documents that were never shown.
 
     Args:
-        out: a `.csv` file, or `.json` for OpenSearch's Search Relevance Workbench; None: keep them in memory.
+        out: a `.csv` file, `.qrels` for TREC's tools (grades 0 to 4), or `.json` for OpenSearch's Search Relevance
+            Workbench; None: keep them in memory.
         curve: the examination of each position; default: estimated from the log.
 
     >>> import unskew
@@ -85,8 +86,8 @@ def judgements(
     ['query', 'document', 'rating']
     """
     if out is not None:
-        if Path(out).suffix not in (".csv", ".json"):
-            raise ValueError(f"{out}: use .csv, or .json for OpenSearch's Search Relevance Workbench")
+        if Path(out).suffix not in (".csv", ".qrels", ".json"):
+            raise ValueError(f"{out}: use .csv, .qrels, or .json for OpenSearch's Search Relevance Workbench")
         check_place(Path(out), overwrite=overwrite)
     found = _judgements(as_log(log), None if curve is None else np.asarray(curve, dtype=np.float64))
     if out is not None:
@@ -138,13 +139,25 @@ def _judgements(log: ClickLog, curve: NDArray | None) -> Judgements:
 
 
 def write_judgements(found: Judgements, path: str | Path, *, name: str = "unskew") -> None:
-    """Write as CSV or, if the path ends in .json, for import into OpenSearch's Search Relevance Workbench."""
+    """Write as CSV, as qrels or, if the path ends in .json, for OpenSearch's Search Relevance Workbench."""
     with new_file(path) as scratch:
-        if Path(path).suffix == ".json":
+        if Path(path).suffix == ".qrels":
+            scratch.write_text("".join(qrels_lines(found.table)), encoding="utf-8")
+        elif Path(path).suffix == ".json":
             scratch.write_text(json.dumps(workbench(found, name), indent=1) + "\n", encoding="utf-8")
         else:
             with closing(CsvWriter(scratch, found.table.schema)) as file:
                 file.write_table(found.table)
+
+
+def qrels_lines(table: pa.Table) -> Iterator[str]:
+    """Query, iteration, document and grade: equal steps of the rating up to its 99% quantile, as in `debiased_rows`."""
+    for name in ("query", "document"):
+        refuse_spaces(table, name, "qrels", ".csv")
+    ratings = table["rating"].to_numpy()
+    grades = grades_of(ratings, _top(ratings)).tolist()
+    names = (table[name].to_pylist() for name in ("query", "document"))
+    return (f"{query} 0 {document} {grade}\n" for query, document, grade in zip(*names, grades, strict=True))
 
 
 def workbench(found: Judgements, name: str) -> dict[str, Any]:
@@ -162,8 +175,7 @@ def workbench(found: Judgements, name: str) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True)
-class Scale:
+class Scale(NamedTuple):
     """What the rows of a log have in common."""
 
     top: float  # target of the highest grade
@@ -180,9 +192,9 @@ def debiased_rows(log: ClickLog, model: Model, scale: Scale | None = None) -> pa
         scale: that of a whole log, if this log is one of its shards; default: from this log.
     """
     log, lists, order, target, weight = _targets(log, model)
-    scale = scale or _scale(target, weight)
+    scale = scale or Scale(_top(target), float(weight.mean()))
     documents, versions = log.documents[log.mask][order], log.versions[log.mask][order]
-    grade = np.minimum(np.floor(target / scale.top * N_GRADES), N_GRADES - 1).astype(np.int32)
+    grade = grades_of(target, scale.top)
     names = log.feature_names or tuple(f"f{number}" for number in range(log.n_features))
     return pa.table(
         {
@@ -213,11 +225,16 @@ def rows_of_shards(shards: Iterable[ClickLog], model: Model, scale: Scale) -> It
 def scale_of(log: ClickLog, model: Model) -> Scale:
     """The scale of the rows of this log."""
     *_, target, weight = _targets(log, model)
-    return _scale(target, weight)
+    return Scale(_top(target), float(weight.mean()))
 
 
-def _scale(target: Vector, weight: Vector) -> Scale:
-    return Scale(max(float(np.quantile(target, 0.99)), 1e-9), float(weight.mean()))
+def _top(target: Vector) -> float:
+    return max(float(np.quantile(target, 0.99)), 1e-9)
+
+
+def grades_of(target: Vector, top: float) -> NDArray[np.int32]:
+    """Grades 0 to 4, by equal steps."""
+    return np.minimum(np.floor(target / top * N_GRADES), N_GRADES - 1).astype(np.int32)
 
 
 def _targets(log: ClickLog, model: Model) -> tuple[ClickLog, NDArray[np.int64], NDArray[np.int64], Vector, Vector]:

@@ -10,7 +10,8 @@ short way refuses, go through a table with the rules of files.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from copy import copy
+from itertools import chain
 from operator import itemgetter
 from typing import Any
 
@@ -23,9 +24,11 @@ from unskew.data.columns import as_trained, listed, source_columns
 from unskew.data.raw_columns import UNSEEN
 from unskew.options import near
 from unskew.serving.candidates import feature_columns
+from unskew.serving.onnx_file import OnnxRanker
 from unskew.serving.saved_ranker import SavedRanker, UnknownCounts
 
 DOCUMENT, QUERY, CANDIDATES = "document", "query", "candidates"
+NUMBERS, TEXTS = {float, int, bool, type(None)}, {str, type(None)}
 
 
 class RequestError(ValueError):
@@ -36,24 +39,6 @@ class RequestError(ValueError):
         self.status = status
 
 
-@dataclass(frozen=True)
-class Answer:
-    """The ranking of a query, best first, and how its candidates differ from training."""
-
-    query: Any
-    documents: list[Any]
-    scores: list[float]
-    ignored: list[str]
-    filled: dict[str, int]
-    unseen: dict[str, int]
-
-    def to_json(self) -> dict[str, Any]:
-        pairs = zip(self.documents, self.scores, strict=True)
-        ranking = [{"document": document, "score": score} for document, score in pairs]
-        unlike = {name: found for name in ("ignored", "filled", "unseen") if (found := getattr(self, name))}
-        return {"query": self.query, "ranking": ranking, **unlike}
-
-
 class Requests:
     """Ranks requests with one ranker.
 
@@ -62,18 +47,20 @@ class Requests:
     """
 
     def __init__(self, ranker: SavedRanker, most: int = 10_000):
-        self.ranker, self.most = ranker, most
+        self.ranker, self.most, self.counts = ranker, most, UnknownCounts(ranker)
         self.names = ranker.feature_names or tuple(f"f{number}" for number in range(ranker.n_features))
-        self.codes = {
-            self.names.index(name): {value: float(code) for code, value in enumerate(values)}
+        self.codes = {  # code of each value, by name and column
+            (name, self.names.index(name)): {None: np.nan} | {value: float(code) for code, value in enumerate(values)}
             for name, values in ranker.categories.items()
         }
-        self.numbers = [number for number in range(len(self.names)) if number not in self.codes]
+        texts = [column for _, column in self.codes]
+        self.numbers = np.setdiff1d(np.arange(len(self.names)), texts)
+        names = [self.names[column] for column in self.numbers]
+        self.numbers_of = itemgetter(*names) if len(names) > 1 else lambda row: tuple(row[name] for name in names)
         self.known = {*self.names, DOCUMENT}
-        self.all = itemgetter(*self.names) if len(self.names) > 1 else lambda row: (row[self.names[0]],)
 
-    def rank(self, request: Any) -> Answer:
-        """The ranking of one query's candidates."""
+    def rank(self, request: Any) -> dict[str, Any]:
+        """The ranking of one query's candidates, best first, and how they differ from training."""
         if not isinstance(request, Mapping) or not isinstance(request.get(CANDIDATES), list):
             raise RequestError(f'send an object with a list of candidates: {{"{CANDIDATES}": [{{"price": 9.5}}]}}')
         rows: list[dict[str, Any]] = request[CANDIDATES]
@@ -82,23 +69,31 @@ class Requests:
         strange = set(request) - {QUERY, CANDIDATES}
         if strange:
             raise RequestError(f"unknown key '{min(strange)}'{near(min(strange), (QUERY, CANDIDATES))}")
-        if not all(type(row) is dict for row in rows):
+        if set(map(type, rows)) != {dict}:
             row = next(number for number, row in enumerate(rows) if type(row) is not dict)
             raise RequestError(f"candidate {row}: send an object with its features, got {rows[row]!r:.40}")
         documents, ignored = self._documents(rows), self._ignored(rows)
         features = self._features(rows)
-        counts = UnknownCounts(self.ranker)
+        counts = copy(self.counts)
         counts.add(features)
         scores = self._scores(request.get(QUERY), documents, features)
         if not np.isfinite(scores).all():
             raise RequestError("the ranker gave a score that is not finite: it is damaged", 500)
         order = np.argsort(-scores, kind="stable")  # equal scores keep their order
-        ranked = [documents[place] for place in order.tolist()]
-        return Answer(request.get(QUERY), ranked, scores[order].tolist(), ignored, counts.filled(), counts.unseen())
+        pairs = zip(order.tolist(), scores[order].tolist(), strict=True)
+        ranking = [{"document": documents[place], "score": score} for place, score in pairs]
+        unlike = {"ignored": ignored, "filled": counts.filled(), "unseen": counts.unseen()}
+        return {
+            "query": request.get(QUERY),
+            "ranking": ranking,
+            **{name: each for name, each in unlike.items() if each},
+        }
 
     def _scores(self, query: Any, documents: list[Any], features: NDArray[np.float32]) -> NDArray[np.float64]:
         if self.ranker.vocabulary is not None:
             return self.ranker.score_ids([str(query)] * len(documents), list(map(str, documents)), features).scores
+        if isinstance(self.ranker.score, OnnxRanker) and self.ranker.score.flat:
+            return self.ranker.score.score_rows(features).astype(np.float64)
         with torch.inference_mode():
             mask = torch.ones(1, len(features), dtype=torch.bool)
             return self.ranker.score(torch.from_numpy(features)[None], mask)[0].double().numpy()
@@ -108,6 +103,8 @@ class Requests:
         ids = [row.get(DOCUMENT) for row in rows]
         if all(each is None for each in ids):
             return list(range(len(rows)))
+        if set(map(type, ids)) <= {str, int} and len(set(ids)) == len(ids):
+            return ids
         seen: dict[Any, int] = {}
         for row, each in enumerate(ids):
             if not isinstance(each, str | int) or isinstance(each, bool):
@@ -128,28 +125,20 @@ class Requests:
         if not self.names:
             return np.zeros((len(rows), 0), dtype=np.float32)
         try:
-            values: Any = list(map(self.all, rows))
+            numbers = list(chain.from_iterable(map(self.numbers_of, rows)))
+            texts = [[row[name] for row in rows] for name, _ in self.codes]
         except KeyError:
             return self._by_table(rows)  # some are missing, in sets, or named otherwise
-        matrix = np.empty((len(rows), len(self.names)), dtype=np.float64)
-        try:
-            if self.codes:
-                columns = list(zip(*values, strict=True))
-                for number, codes in self.codes.items():
-                    if any(type(value) is not str and value is not None for value in columns[number]):
-                        return self._by_table(rows)
-                    missing = np.nan
-                    matrix[:, number] = [missing if v is None else codes.get(v, UNSEEN) for v in columns[number]]
-                values = list(zip(*(columns[number] for number in self.numbers), strict=True))
-            if self.numbers:
-                numbers = np.array(values)
-                if numbers.dtype.kind not in "fiub":
-                    if any(type(value) not in (float, int, bool, type(None)) for row in values for value in row):
-                        return self._by_table(rows)
-                    numbers = np.array(values, dtype=np.float64)  # None becomes NaN
-                matrix[:, self.numbers] = numbers
-        except (ValueError, TypeError, OverflowError):
+        if not (set(map(type, numbers)) <= NUMBERS and set(map(type, chain(*texts))) <= TEXTS):
             return self._by_table(rows)
+        matrix = np.empty((len(rows), len(self.names)), dtype=np.float32)
+        try:
+            with np.errstate(over="ignore"):
+                matrix[:, self.numbers] = np.array(numbers, dtype=np.float32).reshape(len(rows), -1)  # None becomes NaN
+        except OverflowError:
+            return self._by_table(rows)
+        for values, ((_, column), codes) in zip(texts, self.codes.items(), strict=True):
+            matrix[:, column] = [codes.get(value, UNSEEN) for value in values]
         return self._finite(matrix)
 
     def _by_table(self, rows: Sequence[Mapping[str, Any]]) -> NDArray[np.float32]:
@@ -174,9 +163,7 @@ class Requests:
         except ValueError as error:
             raise RequestError(str(error)) from error
 
-    def _finite(self, matrix: NDArray) -> NDArray[np.float32]:
-        with np.errstate(over="ignore"):
-            features = matrix.astype(np.float32)
+    def _finite(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
         if np.isinf(features).any():
             row, number = np.argwhere(np.isinf(features))[0]
             raise RequestError(f"candidate {row}: '{self.names[number]}' is not finite: send null if it is missing")

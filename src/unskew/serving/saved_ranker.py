@@ -128,15 +128,19 @@ class UnknownCounts:
         self.names = ranker.feature_names or tuple(f"number {column}" for column in range(ranker.n_features))
         known = ranker.missing_in_training
         self.expected = np.isin(np.arange(ranker.n_features), () if known is None else known) | (known is None)
-        self.categorical = np.isin(self.names, list(ranker.categories))
+        self.categorical = np.flatnonzero(np.isin(self.names, list(ranker.categories)))  # columns
         self.missing = np.zeros(ranker.n_features, dtype=np.int64)
         self.new = np.zeros(ranker.n_features, dtype=np.int64)
         self.strict = strict
 
     def add(self, features: NDArray) -> None:
         """Count in these rows."""
-        self.missing += np.where(self.expected, 0, np.isnan(features).sum(axis=0))
-        self.new[self.categorical] += (features[:, self.categorical] == UNSEEN).sum(axis=0)
+        missing = np.isnan(features)
+        if missing.any():
+            self.missing = self.missing + np.where(self.expected, 0, missing.sum(axis=0))
+        if len(self.categorical):
+            unseen = (features[:, self.categorical] == UNSEEN).sum(axis=0)
+            self.new = self.new + np.bincount(self.categorical, unseen, len(self.new)).astype(np.int64)
         if self.strict and self.missing.any():
             column = int(np.argmax(self.missing > 0))
             raise ValueError(

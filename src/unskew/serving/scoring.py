@@ -24,6 +24,7 @@ from unskew.evaluation.evaluate import (
     seen_queries,
     shown_documents,
 )
+from unskew.evaluation.runs import evaluate_run, find_qrels, is_run
 from unskew.reporting.terminal import Follow, counting_progress, followed
 from unskew.serving.candidates import is_table
 from unskew.serving.rankings import MEMORY, Ranking, check_ending, rank_judged, rank_table
@@ -45,10 +46,11 @@ def evaluate(
     """Evaluate a ranker on every query of a judged set; `paired_differences` compares rankers on the same queries.
 
     Args:
-        ranker: a model, a fitted `UnbiasedRanker`, the path of a saved model or of an `.onnx` file, a function or
-            module `(features, mask) -> scores`, or one score per document: predictions of another program,
-            `-positions` for a shown order, zeros for chance.
-        judged: judged queries, a data set of the catalogue (its test split), or a LETOR file.
+        ranker: a model, a fitted `UnbiasedRanker`, the path of a saved model or of an `.onnx` file, a TREC run of any
+            system, a function or module `(features, mask) -> scores`, or one score per document: predictions of
+            another program, `-positions` for a shown order, zeros for chance.
+        judged: judged queries, a data set of the catalogue (its test split), or a LETOR file; for a run also qrels, or
+            the name that `ir_datasets` has for them.
         metrics: names that `metric` accepts, or metrics.
         undefined: the value of a query without a relevant document: "skip", "zero" or "one".
         max_grade: the highest possible grade, for `err` without `max_grade` in its name.
@@ -60,6 +62,13 @@ def evaluate(
     >>> evaluate([2.0, 1.0], judged, ["mrr"]).mean("mrr")
     0.5
     """
+    if is_run(ranker):
+        if shown is not None:
+            raise ValueError("a run has no features to compare with a log: leave out shown")
+        qrels = find_qrels(judged) or as_judged(judged, "test")
+        return evaluate_run(ranker, qrels, metrics, undefined=undefined, max_grade=max_grade)  # type: ignore[arg-type]
+    if find_qrels(judged) is not None:
+        raise ValueError(f"{judged} holds qrels, without features: pass a run, or judged data with features")
     queries = as_judged(judged, "test")
     known = isinstance(ranker, SavedRanker | Model | str | Path) or hasattr(ranker, "model_")
     scorer: Any = ranker
@@ -120,11 +129,11 @@ def rank(
     >>> unskew.rank(model, "world:tiny", progress=False).to_table().column_names
     ['query', 'document', 'score', 'rank']
     """
+    how: Any = {"query": query, "document": document, "strict": strict}
     if engine == "spark":
         if out is None or not isinstance(data, str | Path) or isinstance(ranker, SavedRanker):
             raise ValueError("Spark ranks files: pass a model or its path, the path of the candidates, and out=")
         model = ranker if isinstance(ranker, str | Path) else as_model(ranker)
-        how: Any = {"query": query, "document": document, "strict": strict}
         done = rank_on_spark(model, str(data), out, overwrite=overwrite, master=spark_master, **how)
         return replace(done, out=Path(out))
     if engine != "duckdb":
@@ -137,7 +146,6 @@ def rank(
         with as_file(data) as place:
             if not isinstance(place, JudgedSet) and is_table(str(place)):
                 with followed(progress, counting_progress, "rank", "documents") as report:
-                    how = {"query": query, "document": document, "strict": strict}
                     done = rank_table(scorer, place, target, sort=sort, memory=memory, progress=report, **how)
             else:
                 given = as_judged(place, "test")

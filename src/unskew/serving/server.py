@@ -1,4 +1,4 @@
-"""A server that ranks: HTTP and JSON around one ranker, on Starlette and uvicorn.
+"""A server that ranks: HTTP and JSON around one ranker, run by uvicorn.
 
     POST /rank        one query's candidates (see `requests`); answers them best first
     POST /rank/batch  {"queries": [...]}, several of them; answers {"rankings": [...]} in their order
@@ -6,19 +6,20 @@
     GET /health       whether it ranks
     GET /metrics      counts and seconds for Prometheus
 
-Requests are ranked by a few threads, so that a long one does not hold up the others. What cannot be ranked is answered
-with the reason and status 400 (no JSON), 401 (no token), 413 (too large), 422 (other candidates than in training), 503
-(no time). The server listens on this machine alone unless you name another host.
+Short requests are ranked at once, long ones by a few threads, so that they do not hold up the others. What cannot be
+ranked is answered with the reason and status 400 (no JSON), 401 (no token), 404, 405, 413 (too large), 422 (other
+candidates than in training), 503 (no time). The server listens on this machine alone unless you name another host.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import hmac
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -27,10 +28,6 @@ try:
     import orjson
     import uvicorn
     from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-    from starlette.applications import Starlette
-    from starlette.requests import ClientDisconnect, Request
-    from starlette.responses import Response
-    from starlette.routing import Route
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(f"the server needs {error.name}: pip install 'unskew[serve]'") from error
 
@@ -48,7 +45,14 @@ from unskew.training.model import Model
 LOCAL = ("127.0.0.1", "::1", "localhost")
 SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 log = logging.getLogger("unskew.serve")
-Endpoint = Callable[[Request], Awaitable[Response]]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+SHORT, QUICK = 65_536, 0.005  # bytes and seconds of a request that no thread is asked to rank
+JSON, TEXT = b"application/json", b"text/plain; version=0.0.4; charset=utf-8"
+
+
+ENDPOINTS = {"/rank": "POST", "/rank/batch": "POST", "/model": "GET", "/metrics": "GET", "/health": "GET"}
 
 
 class Server:
@@ -66,7 +70,7 @@ class Server:
         threads: int = 2,
     ):
         self.requests, self.about, self.token, self.timeout = Requests(ranker, most_candidates), about, token, timeout
-        self.largest = largest_body
+        self.largest, self.slowest = largest_body, math.inf
         self.pool = ThreadPoolExecutor(threads, "rank")
         self.registry = CollectorRegistry()
         self.answers = Counter("unskew_answers", "Answers", ["path", "status"], registry=self.registry)
@@ -76,63 +80,73 @@ class Server:
             "unskew_seconds", "Seconds per answer", ["path"], buckets=SECONDS, registry=self.registry
         )
 
-    def app(self) -> Starlette:
-        """The application, to be run by any ASGI server."""
-        posts = {"/rank": self._one, "/rank/batch": self._batch}
-        gets = {"/model": self._model, "/metrics": self._metrics}
-        routes = [Route(path, self._watched(path, end), methods=["POST"]) for path, end in posts.items()]
-        routes += [Route(path, self._watched(path, end), methods=["GET"]) for path, end in gets.items()]
-        routes.append(Route("/health", self._health, methods=["GET"]))
-        return Starlette(routes=routes)
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """The application, to be run by any ASGI server: an answer to a request, which is counted."""
+        if scope["type"] != "http":
+            raise RuntimeError(f"only HTTP is served, not {scope['type']}")
+        started, path = time.perf_counter(), scope["path"] if scope["path"] in ENDPOINTS else "other"
+        try:
+            status, content = 200, await self._answer(scope, receive)
+        except RequestError as error:
+            status, content = error.status, orjson.dumps({"error": str(error)})
+        except TimeoutError:
+            late = f"no answer within {self.timeout:g} s: send fewer candidates, or later"
+            status, content = 503, orjson.dumps({"error": late})
+        except ConnectionError:
+            status, content = 499, b""
+        except Exception:
+            log.exception("%s failed", path)
+            status, content = 500, orjson.dumps({"error": "the server failed; its log says why"})
+        self.answers.labels(path, status).inc()
+        self.seconds.labels(path).observe(time.perf_counter() - started)
+        kind = TEXT if path == "/metrics" and status == 200 else JSON
+        headers = [(b"content-type", kind), (b"content-length", b"%d" % len(content))]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": content})
 
-    def _watched(self, path: str, endpoint: Endpoint) -> Endpoint:
-        """The endpoint behind the token, with its errors as answers, counted."""
-
-        async def watched(request: Request) -> Response:
-            started = time.perf_counter()
-            try:
-                self._check_token(request)
-                answer = await endpoint(request)
-            except RequestError as error:
-                answer = _json({"error": str(error)}, error.status)
-            except TimeoutError:
-                answer = _json({"error": f"no answer within {self.timeout:g} s: send fewer candidates, or later"}, 503)
-            except ClientDisconnect:
-                answer = Response(status_code=499)
-            except Exception:
-                log.exception("%s failed", path)
-                answer = _json({"error": "the server failed; its log says why"}, 500)
-            self.answers.labels(path, answer.status_code).inc()
-            self.seconds.labels(path).observe(time.perf_counter() - started)
-            return answer
-
-        return watched
-
-    def _check_token(self, request: Request) -> None:
-        given = request.headers.get("authorization", "")
-        if self.token is not None and not hmac.compare_digest(given.encode(), f"Bearer {self.token}".encode()):
+    async def _answer(self, scope: Message, receive: Receive) -> bytes:
+        path, headers = scope["path"], dict(scope["headers"])
+        if path not in ENDPOINTS:
+            raise RequestError(f"there is no {path}: the server has {', '.join(ENDPOINTS)}", 404)
+        if scope["method"] != ENDPOINTS[path]:
+            raise RequestError(f"send {ENDPOINTS[path]} {path}", 405)
+        if path == "/health":
+            return orjson.dumps({"status": "ok", "model": self.about["lineage"].get("model", "")})
+        given = headers.get(b"authorization", b"")
+        if self.token is not None and not hmac.compare_digest(given, f"Bearer {self.token}".encode()):
             raise RequestError("send the token: Authorization: Bearer TOKEN", 401)
+        if path == "/model":
+            return orjson.dumps(self.about, default=str)
+        if path == "/metrics":
+            return generate_latest(self.registry)
+        body = await self._body(int(headers.get(b"content-length", b"0")), receive)
+        rank = self._rank_one if path == "/rank" else self._rank_batch
+        if len(body) < SHORT and self.slowest < QUICK:
+            return self._timed(rank, body)
+        answer = asyncio.get_running_loop().run_in_executor(self.pool, self._timed, rank, body)
+        return await asyncio.wait_for(answer, self.timeout)
 
-    async def _one(self, request: Request) -> Response:
-        return await self._in_thread(self._rank_one, await self._body(request))
+    def _timed(self, rank: Callable[[bytes], bytes], body: bytes) -> bytes:
+        """The answer; how long short ones took decides who ranks the next."""
+        started = time.perf_counter()
+        answer = rank(body)
+        if len(body) < SHORT:
+            seconds = time.perf_counter() - started
+            self.slowest = seconds if self.slowest == math.inf else max(seconds, 0.9 * self.slowest)
+        return answer
 
-    async def _batch(self, request: Request) -> Response:
-        return await self._in_thread(self._rank_batch, await self._body(request))
-
-    async def _in_thread(self, rank: Callable[[bytes], bytes], body: bytes) -> Response:
-        answered = asyncio.get_running_loop().run_in_executor(self.pool, rank, body)
-        return Response(await asyncio.wait_for(answered, self.timeout), media_type="application/json")
-
-    async def _body(self, request: Request) -> bytes:
-        parts, size = [], 0
+    async def _body(self, size: int, receive: Receive) -> bytes:
+        parts: list[bytes] = []
         async with asyncio.timeout(self.timeout):
-            if int(request.headers.get("content-length", "0")) > self.largest:
-                raise RequestError(f"the body is larger than {self.largest:,} bytes: send fewer candidates", 413)
-            async for part in request.stream():
-                size += len(part)
-                if size > self.largest:
-                    raise RequestError(f"the body is larger than {self.largest:,} bytes: send fewer candidates", 413)
-                parts.append(part)
+            more = True
+            while more and size <= self.largest:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ConnectionError
+                parts.append(message.get("body", b""))
+                more, size = message.get("more_body", False), max(size, sum(map(len, parts)))
+        if size > self.largest:
+            raise RequestError(f"the body is larger than {self.largest:,} bytes: send fewer candidates", 413)
         return b"".join(parts)
 
     def _rank_one(self, body: bytes) -> bytes:
@@ -156,20 +170,11 @@ class Server:
 
     def _ranked(self, request: Any) -> dict[str, Any]:
         answer = self.requests.rank(request)
-        self.documents.inc(len(answer.documents))
+        self.documents.inc(len(answer["ranking"]))
         for kind in ("filled", "unseen"):
-            for column, count in getattr(answer, kind).items():
+            for column, count in answer.get(kind, {}).items():
                 self.unlike.labels(kind, column).inc(count)
-        return answer.to_json()
-
-    async def _model(self, request: Request) -> Response:  # noqa: ARG002
-        return _json(self.about)
-
-    async def _metrics(self, request: Request) -> Response:  # noqa: ARG002
-        return Response(generate_latest(self.registry), media_type="text/plain; version=0.0.4; charset=utf-8")
-
-    async def _health(self, request: Request) -> Response:  # noqa: ARG002
-        return _json({"status": "ok", "model": self.about["lineage"].get("model", "")})
+        return answer
 
 
 def serve(
@@ -210,7 +215,7 @@ def serve(
     if host not in LOCAL and token is None:
         log.warning("everyone who reaches %s can rank: pass a token file, or put a proxy in front", host)
     settings = uvicorn.Config(
-        server.app(),
+        server,
         host=host,
         port=port,
         log_level="warning",
@@ -218,9 +223,13 @@ def serve(
         http="httptools",
         ws="none",
         lifespan="off",
+        interface="asgi3",
+        proxy_headers=False,
         server_header=False,
         timeout_graceful_shutdown=math.ceil(timeout),
     )
+    gc.freeze()  # collections would look through all modules while somebody waits,
+    gc.set_threshold(50_000)  # and at the objects of each request, which go without them
     _Uvicorn(settings, scorer.name, about["engine"]).run()
 
 
@@ -292,7 +301,3 @@ def _parsed(body: bytes) -> Any:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise RequestError(f"the body is not JSON: {error}", 400) from error
-
-
-def _json(content: Any, status: int = 200) -> Response:
-    return Response(orjson.dumps(content, default=str), status, media_type="application/json")

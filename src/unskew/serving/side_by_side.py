@@ -174,7 +174,7 @@ def _side_by_side(saved: SavedRanker, log: ClickLog, production: Vector, curve: 
     last = np.lexsort((-times, documents))  # of several versions of a document, the one that was shown most
     kept = np.sort(last[np.diff(documents[last], prepend=-1) != 0])
     versions, queries, documents = versions[kept], queries[kept], documents[kept]
-    lists = _as_lists(shown.log, versions, queries)
+    lists = JudgedSet.from_arrays(shown.log.features[versions], np.zeros(len(versions)), np.bincount(queries))
     scores = np.asarray(score_documents(saved.for_judged(lists), lists), np.float64)
     before, after = (_ranks(each, queries) for each in (production[documents], scores))
     ratings = judgements(log, curve=curve).to_table()
@@ -205,15 +205,8 @@ def _side_by_side(saved: SavedRanker, log: ClickLog, production: Vector, curve: 
     deep = (before < DEEPEST) | (after < DEEPEST)
     order = np.lexsort((after, queries))
     order = order[deep[order]]
-    columns = {
-        "before": before + 1,
-        "after": after + 1,
-        "rate": rate,
-        "low": low,
-        "high": high,
-        "raw": clicks / times,
-        "impressions": times,
-    }
+    columns = {"before": before + 1, "after": after + 1, "rate": rate, "low": low, "high": high}
+    columns |= {"raw": clicks / times, "impressions": times}
     return table, pa.table(
         {
             "query": queries[order],
@@ -231,15 +224,6 @@ def _ranks(scores: Vector, queries: NDArray) -> NDArray[np.int64]:
     ranks = np.empty_like(order)
     ranks[order] = np.arange(len(order)) - np.repeat(starts, np.diff(starts, append=len(order)))
     return ranks
-
-
-def _as_lists(log: ClickLog, versions: NDArray, queries: NDArray) -> JudgedSet:
-    sizes = np.bincount(queries)
-    return JudgedSet(
-        features=log.features[versions],
-        grades=np.zeros(len(versions), np.float32),
-        offsets=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
-    )
 
 
 def _moved(saved: SavedRanker, lists: JudgedSet, scores: Vector) -> list[str]:
@@ -289,19 +273,18 @@ def _effect(saved: SavedRanker, lists: JudgedSet, scores: Vector, column: int) -
 def _write(result: SideBySide, out: Path, name: str) -> None:
     """The page. What comes from the log is compressed JSON, which a browser shows as text and never as HTML."""
     columns = {
-        "queries": {key: _plain(result.queries[key]) for key in result.queries.column_names},
-        "documents": {key: _plain(result.documents[key]) for key in result.documents.column_names},
+        name: {key: _plain(table[key]) for key in table.column_names}
+        for name, table in (("queries", result.queries), ("documents", result.documents))
     }
     packed = gzip.compress(json.dumps(columns, allow_nan=False, separators=(",", ":")).encode(), mtime=0)
     figures = []
     if result.curves:
-        lines = {key: ([*range(1, len(curve) + 1)], curve.tolist()) for key, curve in result.curves.items()}
+        lines: Any = {key: ([*range(1, len(curve) + 1)], curve.tolist()) for key, curve in result.curves.items()}
         figure = line_figure(lines, x_label="position", y_label="examination, relative to the top")
         figures.append(Drawn("examination", "How often each position is examined, relative to the top", figure))
     if result.learning:
-        steps, values = zip(*result.learning, strict=True)
-        line = {"held-out value": (steps, values)}
-        figures.append(Drawn("learning", "Learning curve", line_figure(line, x_label="step", y_label="validation")))
+        lines = {"held-out value": tuple(zip(*result.learning, strict=True))}
+        figures.append(Drawn("learning", "Learning curve", line_figure(lines, x_label="step", y_label="validation")))
     write_page(
         out,
         "look.html.j2",

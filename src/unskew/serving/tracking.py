@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from importlib.metadata import version
 from pathlib import Path
@@ -101,10 +102,15 @@ def _log_onnx(model: Model, name: str) -> None:
     from mlflow.onnx import log_model
 
     flat = model.ranker().pointwise
+    n, number = model.n_features, np.dtype(np.float32)
     with tempfile.TemporaryDirectory() as folder:
-        exported = export_model(model, Path(folder) / "model.onnx", flat=flat)
-        loaded = onnx.load(exported.path)
-    log_model(loaded, name=name, signature=_signature(model, flat=flat))
+        loaded = onnx.load(export_model(model, Path(folder) / "model.onnx", flat=flat).path)
+    if flat:
+        signature = _signature([(number, (-1, n), INPUT)], (number, (-1, 1), OUTPUT))
+    else:
+        mask = (np.dtype(bool), (-1, -1), "mask")
+        signature = _signature([(number, (-1, -1, n), INPUT), mask], (number, (-1, -1), OUTPUT))
+    log_model(loaded, name=name, signature=signature)
 
 
 def _log_pyfunc(model: Model, name: str) -> None:
@@ -115,7 +121,7 @@ def _log_pyfunc(model: Model, name: str) -> None:
     inputs: list[Any] = [
         ColSpec("string" if feature in model.categories else "double", feature) for feature in model.feature_names
     ]
-    signature = None
+    signature = _signature([(np.dtype(np.float32), (-1, model.n_features))], (np.dtype(np.float64), (-1,)))
     if inputs:
         inputs.append(ColSpec("string", QUERY, required=not model.ranker().pointwise))
         signature = ModelSignature(inputs=Schema(inputs), outputs=Schema([ColSpec("double")]))
@@ -125,31 +131,17 @@ def _log_pyfunc(model: Model, name: str) -> None:
             name=name,
             loader_module="unskew.serving.pyfunc",
             data_path=str(saved),
-            signature=signature or _signature_of_matrix(model),
+            signature=signature,
             pip_requirements=[f"unskew=={version('unskew')}"],
         )
 
 
-def _signature_of_matrix(model: Model) -> Any:
-    """The signature of a pyfunc whose features have no names."""
+def _signature(inputs: Sequence[tuple[Any, ...]], output: tuple[Any, ...]) -> Any:
+    """Of tensors: type, shape and, if there are several, name."""
     from mlflow.models import ModelSignature
     from mlflow.types import Schema, TensorSpec
 
-    inputs = Schema([TensorSpec(np.dtype(np.float32), (-1, model.n_features))])
-    return ModelSignature(inputs=inputs, outputs=Schema([TensorSpec(np.dtype(np.float64), (-1,))]))
-
-
-def _signature(model: Model, *, flat: bool) -> Any:
-    from mlflow.models import ModelSignature
-    from mlflow.types import Schema, TensorSpec
-
-    n, number = model.problem.n_features, np.dtype(np.float32)
-    if flat:
-        inputs, outputs = [TensorSpec(number, (-1, n), INPUT)], [TensorSpec(number, (-1, 1), OUTPUT)]
-    else:
-        mask = TensorSpec(np.dtype(bool), (-1, -1), "mask")
-        inputs, outputs = [TensorSpec(number, (-1, -1, n), INPUT), mask], [TensorSpec(number, (-1, -1), OUTPUT)]
-    return ModelSignature(inputs=Schema(inputs), outputs=Schema(outputs))
+    return ModelSignature(inputs=Schema([TensorSpec(*each) for each in inputs]), outputs=Schema([TensorSpec(*output)]))
 
 
 FLAVOURS: dict[str, Callable[[Model, str], None]] = {"onnx": _log_onnx, "pyfunc": _log_pyfunc}
@@ -171,6 +163,4 @@ def _parameters(model: Model) -> dict[str, Any]:
 
 def _key(name: str) -> str:
     """A name that MLflow accepts for a metric: it refuses `@`."""
-    return "".join(
-        letter if letter.isalnum() or letter in "_-. /" else "_at_" if letter == "@" else "_" for letter in name
-    )
+    return re.sub(r"[^\w\-. /]", "_", name.replace("@", "_at_"))

@@ -37,8 +37,9 @@ def write_categories(path: Path, categories: Mapping[str, Sequence[str]]) -> str
     if not categories:
         codes.unlink(missing_ok=True)  # codes of an earlier file
         return ""
-    text = json.dumps({name: list(values) for name, values in categories.items()}, indent=1) + "\n"
-    write_file(codes, text.encode())  # data: nothing is cut from it
+    write_file(
+        codes, _as_json({name: list(values) for name, values in categories.items()})
+    )  # data: nothing is cut from it
     return f"; {codes.name} holds the codes of categories"
 
 
@@ -63,12 +64,8 @@ def write_trees(booster: Any, kind: str, ending: str, missing: float = np.nan) -
     return WRITERS[kind, ending](booster, missing)
 
 
-def _lightgbm_text(booster: Any, missing: float) -> bytes:  # noqa: ARG001
-    return booster.model_to_string(num_iteration=-1).encode()
-
-
-def _lightgbm_json(booster: Any, missing: float) -> bytes:  # noqa: ARG001
-    return (json.dumps(booster.dump_model(num_iteration=-1), indent=1) + "\n").encode()
+def _as_json(content: Any) -> bytes:
+    return (json.dumps(content, indent=1) + "\n").encode()
 
 
 def _xgboost_json(booster: Any, missing: float) -> bytes:
@@ -76,7 +73,7 @@ def _xgboost_json(booster: Any, missing: float) -> bytes:
     if not np.isnan(missing):
         for tree in trees:
             _send_missing(tree, missing)
-    return (json.dumps(trees, indent=1) + "\n").encode()
+    return _as_json(trees)
 
 
 def _send_missing(node: dict[str, Any], value: float) -> None:
@@ -88,8 +85,8 @@ def _send_missing(node: dict[str, Any], value: float) -> None:
 
 
 WRITERS: dict[tuple[str, str], Callable[[Any, float], bytes]] = {
-    ("lightgbm", ".txt"): _lightgbm_text,
-    ("lightgbm", ".json"): _lightgbm_json,
+    ("lightgbm", ".txt"): lambda booster, _: booster.model_to_string(num_iteration=-1).encode(),
+    ("lightgbm", ".json"): lambda booster, _: _as_json(booster.dump_model(num_iteration=-1)),
     ("xgboost", ".json"): _xgboost_json,
     ("xgboost", ".ubj"): lambda booster, _: bytes(booster.save_raw("ubj")),
 }

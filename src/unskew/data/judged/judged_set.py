@@ -156,7 +156,8 @@ class JudgedSet(Displayed):
         sizes = self.sizes[order]
         start = 0
         while start < len(order):
-            widths = sizes[start:] * np.arange(1, len(order) - start + 1)
+            ahead = sizes[start : start + max_documents]
+            widths = ahead * np.arange(1, len(ahead) + 1)
             n = max(1, int(np.searchsorted(widths, max_documents, side="right")))
             yield order[start : start + n], self.lists(order[start : start + n])
             start += n
