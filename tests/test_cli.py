@@ -116,7 +116,7 @@ def test_training_that_blows_up_warns_in_lines_and_ends_with_advice(clicks, tmp_
     command = [*UNSKEW, "train", str(clicks), "--method", "dla", *options, "--out", str(tmp_path / "model")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2, done.stderr
-    lines = done.stderr.splitlines()
+    lines = [line for line in done.stderr.splitlines() if " about 0:" not in line]  # progress, on a busy machine
     assert all(line.startswith(("warning: ", "error: ")) for line in lines)
     assert "is nan; this batch was skipped" in lines[0]
     assert "lower the learning rate" in lines[-1]
