@@ -1,4 +1,4 @@
-"""What a record of looks is worth under coupling: plain clicks, true observation, and `attention` on faulty records.
+"""What a record of looks is worth under coupling: raw clicks, true observation, and `attention` on faulty records.
 
     python benchmarks/attention.py runs/attention world:small:100-104
     python benchmarks/attention.py runs/attention world:small:100-104 --rows "misses .2" "interest .5" --coupling 0.3
@@ -48,7 +48,7 @@ class Row:
 
 ALARMS = {"false_alarms": 0.2}
 ROWS = {
-    "plain clicks": Row("naive"),
+    "raw clicks": Row("naive"),
     TRUE: Row("naive"),
     "misses .2": Row(record={"misses": 0.2}),
     "false alarms .2, given": Row(record=ALARMS, hyper=ALARMS),

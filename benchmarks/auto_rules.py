@@ -40,7 +40,7 @@ Kept = dict[str, Any]
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule: which members, whether a step may be skipped, and how much of plain clicks is held back."""
+    """A rule: which members, whether a step may be skipped, and how much of raw clicks is held back."""
 
     held_back: float = 0.1
     skips: bool = True
@@ -168,7 +168,7 @@ def kept_world(folder: Path, world: Any) -> tuple[Any, float, dict[str, Kept]]:
 
 
 def row_of(rule: Rule, world: World, folder: Path) -> tuple[float, float, float, float]:
-    """NDCG of the rule, of plain clicks, of production and of the best model."""
+    """NDCG of the rule, of raw clicks, of production and of the best model."""
     test, production, kept = kept_world(folder, world)
     chosen, plain = rule.choose(kept), kept[PLAIN]
     own = plain["ndcg"]

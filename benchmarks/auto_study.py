@@ -1,4 +1,4 @@
-"""Is `auto` a default that can be trusted? Regret to its rivals, and losses to plain clicks and production.
+"""Is `auto` a default that can be trusted? Regret to its rivals, and losses to raw clicks and production.
 
     python benchmarks/auto_study.py plan docs/quality/auto.jsonl --set aside    # the minutes that are left
     python benchmarks/auto_study.py run docs/quality/auto.jsonl --set aside     # resumable, one line per world
@@ -36,7 +36,7 @@ RIVALS = ("naive", "dla", "two_tower", "affine_softmax", "low_rank", "lbd")
 METRIC = "ndcg@10"
 WORLD_SECONDS = 45.0  # of one core, where no row is known
 NOTABLE = 0.02  # a gain that can be missed
-FAILURE = 0.01  # share of the better of plain clicks and production
+FAILURE = 0.01  # share of the better of raw clicks and production
 IDENTIFIED = (POSITION, DEVICE)  # users who examine by position alone, where orders vary
 
 
@@ -137,7 +137,7 @@ def measure_auto(case: Case, models: Mapping[str, Model], seconds: Mapping[str, 
 def show(rows: list[Row], planned: int) -> None:
     """The bars, from the rows."""
     print(f"{len(rows)} of {planned} worlds; code {', '.join(sorted({row['code'] for row in rows}))}")
-    print("| ranker | mean nDCG@10 | more than 1% below plain clicks or production | share of the gain |")
+    print("| ranker | mean nDCG@10 | more than 1% below raw clicks or production | share of the gain |")
     print("|---|---:|---:|---:|")
     for name in ("auto", *RIVALS):
         values = [value_of(row, name) for row in rows]
@@ -186,7 +186,7 @@ def is_failure(row: Row, name: str) -> bool:
 
 
 def share_text(rows: list[Row], name: str) -> str:
-    """Of the gain over plain clicks that the best rival has: a ratio of means, over worlds in which it is notable."""
+    """Of the gain over raw clicks that the best rival has: a ratio of means, over worlds in which it is notable."""
     notable = [row for row in rows if best_of(row) - row["ndcg"]["naive"] > NOTABLE]
     if not notable:
         return "–"

@@ -91,7 +91,7 @@ def table_text(now: Cells, accepted: Cells) -> str:
 
 
 def markdown(now: Cells) -> str:
-    """nDCG@10 of each log and method for the docs, bold where it is .01 below plain clicks, * where training warned."""
+    """nDCG@10 of each log and method for the docs, bold where it is .01 below raw clicks, * where training warned."""
     methods = list(dict.fromkeys(method for _, method in now))
     lines = [f"| log | {' | '.join(f'`{name}`' for name in methods)} |", "|---" * (1 + len(methods)) + "|"]
     for log in dict.fromkeys(log for log, _ in now):

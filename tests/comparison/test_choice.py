@@ -84,7 +84,7 @@ def test_a_good_ranker_is_certified_and_a_bad_one_is_not(evidence, truth):
     assert refused.worse
     replaced = certify(choice, {"two_tower": bad, "naive": good}, bad, evidence)
     assert replaced.choice.method == "naive"
-    assert "Plain clicks beat two_tower" in replaced.choice.reason
+    assert "Raw clicks beat two_tower" in replaced.choice.reason
 
 
 def test_without_a_criterion_that_can_rank_production_there_is_no_verdict(evidence, truth):
@@ -103,7 +103,7 @@ def test_exposure_moves_and_the_first_three_change_where_an_order_is_reversed():
     # of exposures 1, .631, .5, .431: (1 - .431) + (.631 - .5) move in the second query, of 2 x 2.562 in both
     assert found.moved == pytest.approx(0.7004 / 5.1234, abs=1e-3)
     assert found.top_changed == 0.5
-    # shares of plain clicks .644, .237, .087, .032: worth .851 in their order, .483 reversed; the first query is equal
+    # shares of raw clicks .644, .237, .087, .032: worth .851 in their order, .483 reversed; the first query is equal
     assert found.if_wrong == pytest.approx((0.8508 - 0.4830) / (2 * 0.8508), abs=2e-3)
     assert found.if_right == pytest.approx(found.if_wrong)
     assert stakes(up, down, None, HeldOut(log)).moved is None

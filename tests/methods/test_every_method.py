@@ -273,7 +273,7 @@ def test_the_learnt_order_follows_the_true_one(case, features):
 
 @every_method
 def test_the_learnt_order_follows_the_true_one_on_seven_hundred_features(case):
-    """As on few; each knows a little, so that all move a score together. Labels come to .95 here, plain clicks to .85.
+    """As on few; each knows a little, so that all move a score together. Labels come to .95 here, raw clicks to .85.
 
     With one learning rate for any number of features `naive` came to .62, `dla` to .44 and `lbd` to .34.
     """

@@ -5,8 +5,8 @@ step is taken only if the larger model predicts the clicks of held-out queries b
 difference per click over queries. Where several steps are, the one that gains most. So what cannot be told from the log
 is not assumed, and the model that is served is explained by the parts that were added.
 
-Where anything is corrected, a tenth of the score is that of plain clicks (`HELD_BACK`): in directions of which clicks
-say little, a correction follows noise, and plain clicks follow production.
+Where anything is corrected, a tenth of the score is that of raw clicks (`HELD_BACK`): in directions of which clicks
+say little, a correction follows noise, and raw clicks follow production.
 
 Models that fit any clicks say nothing about relevance: the family must stay small, and its members comparable, all
 trained to their ends on the same queries. How it was measured: docs/selection.md.
@@ -39,13 +39,13 @@ class Member:
 
 PLAIN, BY_POSITION, BY_DOCUMENT, BY_LOOKS = "naive", "two_tower", "low_rank", "attention"
 FAMILY = (  # from the simplest
-    Member(PLAIN, (), "plain clicks", "No bias can be shown, so a click is taken as it is"),
+    Member(PLAIN, (), "raw clicks", "No bias can be shown, so a click is taken as it is"),
     Member(BY_POSITION, (PLAIN,), "position", "Users see less of what is shown further down"),
     Member(BY_LOOKS, (PLAIN,), "recorded looks", "The log records what users looked at"),
     Member(BY_DOCUMENT, (PLAIN, BY_POSITION), "document", "What users see depends on the position and on the document"),
 )
 MEMBERS = {member.method: member for member in FAMILY}
-HELD_BACK = 0.1  # share of plain clicks in the score of a correction, see docs/selection.md
+HELD_BACK = 0.1  # share of raw clicks in the score of a correction, see docs/selection.md
 # One that rests on the examination curve, and one that compares documents at one position: a verdict needs both.
 CRITERIA_OF_POSITION = ("dr", "pair_agreement")
 
@@ -142,7 +142,7 @@ def _reason(method: str, steps: list[Step]) -> str:
 
 @dataclass(frozen=True)
 class Certificate:
-    """How a choice compares with plain clicks and production, on queries that did not choose it."""
+    """How a choice compares with raw clicks and production, on queries that did not choose it."""
 
     choice: Choice
     criteria: tuple[str, ...] = ()  # criteria that could rank production; none: there is no verdict
@@ -164,7 +164,7 @@ class Certificate:
 
 
 def certify(choice: Choice, tried: Tried, production: Contender, evidence: Evidence) -> Certificate:
-    """The choice on queries that did not choose it; plain clicks replace it where all criteria say so."""
+    """The choice on queries that did not choose it; raw clicks replace it where all criteria say so."""
     known = {choice.label: choice.served(tried), PLAIN: tried[PLAIN]}
     values = {name: measure_all(each, evidence, CRITERIA_OF_POSITION)[0] for name, each in known.items()}
     counting = [name for name in CRITERIA_OF_POSITION if all(name in found for found in values.values())]
@@ -172,7 +172,7 @@ def certify(choice: Choice, tried: Tried, production: Contender, evidence: Evide
         lost = {name: paired(values[PLAIN][name], values[choice.label][name]) for name in counting}
         if all(pairs.interval(1 - ALPHA)[0] > 0 for pairs in lost.values()):
             by = ", ".join(f"{signed(pairs.mean)} {CRITERIA[name].title}" for name, pairs in lost.items())
-            choice = replace(choice, method=PLAIN, reason=f"Plain clicks beat {choice.method} on other queries: {by}")
+            choice = replace(choice, method=PLAIN, reason=f"Raw clicks beat {choice.method} on other queries: {by}")
     rivals = {PRODUCTION: measure_production(production, evidence)[0], choice.label: values[choice.label]}
     able = tuple(name for name in counting if name in rivals[PRODUCTION])
     found = {name: tuple(standings({label: each[name] for label, each in rivals.items()})) for name in able}

@@ -25,13 +25,13 @@ TOP = 3
 
 @dataclass(frozen=True)
 class Stakes:
-    """A ranker beside production and beside plain clicks."""
+    """A ranker beside production and beside raw clicks."""
 
     n_queries: int
     moved: float | None  # exposure that moves to other documents, as a share of all; None: production is unknown
     top_changed: float | None  # share of the queries in which other documents are among the first three
-    if_wrong: float  # what it loses to the order of plain clicks, if they are right
-    if_right: float  # what plain clicks lose to it, if it is right
+    if_wrong: float  # what it loses to the order of raw clicks, if they are right
+    if_right: float  # what raw clicks lose to it, if it is right
 
     @property
     def lines(self) -> list[str]:
@@ -42,8 +42,8 @@ class Stakes:
             f"production does, and changes which documents are the first three in {self.top_changed:.0%}."
         )
         stakes = (
-            f"If the correction is wrong and plain clicks are right, it ranks {self.if_wrong:.1%} below them; if it is "
-            f"right, plain clicks rank {self.if_right:.1%} below it (expected discounted relevance)."
+            f"If the correction is wrong and raw clicks are right, it ranks {self.if_wrong:.1%} below them; if it is "
+            f"right, raw clicks rank {self.if_right:.1%} below it (expected discounted relevance)."
         )
         return [*([near] if known else []), stakes]
 

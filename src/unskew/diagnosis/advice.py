@@ -29,7 +29,7 @@ TITLES = {  # from the best
 }
 WORDS = tuple(TITLES)
 
-# Compared on every log where they can work: plain clicks, and examination by position, or by position and document.
+# Compared on every log where they can work: raw clicks, and examination by position, or by position and document.
 ALWAYS = ("naive", "dla", "two_tower", "lbd", "low_rank")
 
 ORDER_IS_FEATURES = 0.9  # share of document pairs whose order the features predict
@@ -130,7 +130,7 @@ def advise(given: Facts) -> tuple[Advice, ...]:
 
 
 def worth_comparing(methods: Sequence[Advice]) -> list[str]:
-    """The methods that `unskew compare` tries by default: those worth training, and ALWAYS; plain clicks first."""
+    """The methods that `unskew compare` tries by default: those worth training, and ALWAYS; raw clicks first."""
     words = {entry.method: entry.word for entry in methods}
     always = [name for name in ALWAYS if words.get(name, CANNOT) != CANNOT]
     worth = [entry.method for entry in methods if entry.word == TRAIN and METHODS[entry.method].has_ranker]

@@ -67,7 +67,7 @@ def reversal(agreement: NDArray[np.float64]) -> str | None:
         return (
             f"the learned order has little to do with the shown one {found}: unless production ranks hardly better "
             "than chance, or shuffles, this method's assumption about clicks does not hold, and it may rank worse than "
-            f"plain clicks. {check}"
+            f"raw clicks. {check}"
         )
     return None
 

@@ -74,7 +74,7 @@ def choose_number(learnt: Learnt, judged: JudgedSet) -> ModelRanker:
 
 
 def move(learnt: Learnt, judged: JudgedSet, model: Model, observation: Observation) -> Ranker:
-    """Plain clicks corrected by the observation of another model, by the same line search."""
+    """Raw clicks corrected by the observation of another model, by the same line search."""
     ranker = learnt.plain.ranker()
 
     def seen(features: Tensor, mask: Tensor) -> Tensor:
@@ -131,17 +131,17 @@ CHOSEN = "low rank, number chosen"
 TUNED = "low rank, number chosen, fine-tuned"
 USES: dict[str, Callable[[Learnt, JudgedSet], Ranker]] = {
     CHOSEN: choose_number,
-    "plain clicks + c · low rank's e": _of_low_rank,
-    "plain clicks + c · LBD's observation": _of_lbd,
+    "raw clicks + c · low rank's e": _of_low_rank,
+    "raw clicks + c · LBD's observation": _of_lbd,
     TUNED: lambda learnt, judged: teach(learnt, judged, choose_number(learnt, judged)),
-    "plain clicks, fine-tuned": lambda learnt, judged: teach(learnt, judged, learnt.plain.ranker()),
+    "raw clicks, fine-tuned": lambda learnt, judged: teach(learnt, judged, learnt.plain.ranker()),
     "labels alone": lambda learnt, judged: teach(learnt, judged, None),
 }
-TAUGHT = (TUNED, "plain clicks, fine-tuned", "labels alone")
+TAUGHT = (TUNED, "raw clicks, fine-tuned", "labels alone")
 # Without any label.
 UNLABELLED: dict[str, Callable[[Learnt], Model]] = {
     "low rank, no labels": lambda learnt: learnt.low_rank,
-    "plain clicks, no labels": lambda learnt: learnt.plain,
+    "raw clicks, no labels": lambda learnt: learnt.plain,
     "LBD, no labels": lambda learnt: learnt.lbd,
 }
 
