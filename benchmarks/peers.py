@@ -32,7 +32,7 @@ from unskew.data.clicks.click_log import ClickLog
 
 TOP = Path(__file__).parents[1]
 ROWS = TOP / "docs" / "results" / "peers.jsonl"
-PAGES = (TOP / "README.md", TOP / "docs" / "peers.md")
+PAGES = (TOP / "README.md", TOP / "docs" / "index.md", TOP / "docs" / "peers.md")
 START, END = "<!-- peers: written by benchmarks/peers.py -->", "<!-- end of peers -->"
 METRIC = "ndcg@10"
 FIRST = 8_501
@@ -167,7 +167,8 @@ def table(rows: Sequence[Row]) -> str:
         for user in users:
             own = means[rival.name, user]
             best = own == max(means[other.name, user] for other in RIVALS)
-            text = f"**{own:.3f}**" if best else f"{own:.3f}"
+            shown = f"{own:.3f}".lstrip("0")
+            text = f"**{shown}**" if best else shown
             known = [name for name in names[user] if (name, rival.name) in values]
             differences = [values[name, rival.name] - values[name, BASELINE] for name in known]
             failed = f"; {len(names[user]) - len(known)} failed" if len(known) < len(names[user]) else ""
@@ -180,7 +181,7 @@ def table(rows: Sequence[Row]) -> str:
 def _interval(differences: Sequence[float]) -> str:
     mean, n = statistics.mean(differences), len(differences)
     half = float(student.ppf(0.975, n - 1)) * statistics.stdev(differences) / n**0.5
-    low, high = (f"{value:+.3f}".replace("0.", ".", 1) for value in (mean - half, mean + half))
+    low, high = (f"{value:+.3f}".replace("0.", ".", 1).replace("-", "−") for value in (mean - half, mean + half))
     return f"{low} to {high}"
 
 

@@ -47,6 +47,16 @@ def test_studies_run_at_their_smallest_size(name, tmp_path, monkeypatch, capsys)
     assert capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("_beside_the_benchmarks")
+def test_the_table_against_the_peers_is_that_of_the_rows():
+    import peers
+
+    lines = peers.table(peers.read_rows(peers.ROWS))
+    for page in peers.PAGES:
+        text = page.read_text(encoding="utf-8")
+        assert peers.with_table(text, lines) == text, f"{page.name}: run python benchmarks/peers.py --write"
+
+
 def test_a_benchmark_that_fails_is_named_at_the_end_and_the_others_run(monkeypatch, capsys):
     ends = {"digests": None, "parser": "SIGABRT", "trees": None}
     tried = []

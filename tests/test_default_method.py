@@ -48,14 +48,14 @@ def test_the_default_is_auto_and_survives_a_clone():
     assert clone(unskew.UnbiasedRanker(steps=3)).get_params() == {"method": "auto", "seed": 0, "steps": 3}
 
 
-def test_few_queries_train_the_safe_method_once_and_say_so(trainings):
+def test_few_queries_train_on_raw_clicks_once_and_say_so(trainings):
     X, clicks, group = rows(3)
-    with pytest.warns(RuntimeWarning, match="dla: it is the safe choice.*3 queries are too few"):
+    with pytest.warns(RuntimeWarning, match="naive: it is the safe choice.*3 queries are too few"):
         ranker = unskew.UnbiasedRanker(**SMALL).fit(X, clicks, group, shown(group), progress=False)
-    assert trainings == ["dla"]
+    assert trainings == ["naive"]
     assert ranker.verdict_.production == "unknown"
     assert ranker.predict(X).shape == (12,)
-    assert ranker.model_.trained_on["verdict"]["method"] == "dla"
+    assert ranker.model_.trained_on["verdict"]["method"] == "naive"
 
 
 def test_a_choice_trains_each_model_once_with_the_steps_that_were_asked_for(monkeypatch):
@@ -145,7 +145,7 @@ def test_train_without_a_method_is_auto_and_writes_a_model_in_any_case(tmp_path)
     done = CliRunner().invoke(app, ["train", str(tmp_path / "log"), "--out", str(tmp_path / "model"), *small])
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["production"] == "unknown"
-    assert unskew.load_model(tmp_path / "model").recipe.method == "dla"
+    assert unskew.load_model(tmp_path / "model").recipe.method == "naive"
     again = ["train", str(tmp_path / "log"), "--validate", "0.4", "--out", str(tmp_path / "other"), *small]
     done = CliRunner().invoke(app, again)
     assert done.exit_code == 0, done.output

@@ -177,11 +177,11 @@ def click_log(n_queries, seed=0):
     return ClickLog.from_arrays(X, clicks, [3] * n_queries)
 
 
-def test_a_tenth_of_the_queries_is_held_out_from_a_hundred_on():
+def test_a_tenth_of_the_queries_is_held_out_from_twenty_on():
     log = click_log(100)
     learning, held_out = part_held_out(log, seed=0)
     assert (learning.n_lists, held_out.n_lists) == (90, 10)
-    assert part_held_out(click_log(99), seed=0)[1] is None
+    assert part_held_out(click_log(19), seed=0)[1] is None
 
 
 def test_a_shard_of_a_log_on_disk_is_held_out_from_ten_on(tmp_path):
@@ -206,7 +206,7 @@ def test_a_log_on_disk_of_fewer_shards_lends_a_tenth_of_its_queries_from_one_of_
     assert len(ids[0] | ids[1]) == 200
     assert learning.n_clicks + held_out.n_clicks == log.n_clicks
     assert "held-out clicks were predicted no better" in fit(Recipe.of("naive"), folder).history.ended
-    small = open_log(write_log(click_log(99), tmp_path / "small", n_shards=n_shards))
+    small = open_log(write_log(click_log(19), tmp_path / "small", n_shards=n_shards))
     assert part_held_out(small, seed=0) == (small, None)
 
 
@@ -249,7 +249,7 @@ def test_without_steps_held_out_clicks_say_when_to_end():
 
 
 def test_few_queries_take_fifty_passes():
-    model = fit(Recipe.of("naive", hidden=(4,)), click_log(99))
+    model = fit(Recipe.of("naive", hidden=(4,)), click_log(19))
     assert model.trained_on["validation"] is None
     assert model.history.ending == Ending(50, None, "usual")  # one batch per pass
     assert "the usual number where no clicks can be held out" in model.history.ended

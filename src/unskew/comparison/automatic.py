@@ -51,7 +51,7 @@ from unskew.reporting.drawing import Drawn, interval_figure, position_figure
 from unskew.reporting.sheets import Section, signed, write_report
 from unskew.reporting.terminal import Follow, counting_progress, followed
 from unskew.serving.saved_ranker import as_model
-from unskew.training.ending import FEWEST_QUERIES, held_out_share
+from unskew.training.ending import held_out_share
 from unskew.training.fitting import feedback_for, fit_recipe
 from unskew.training.history import History
 from unskew.training.model import Model, average_models
@@ -59,8 +59,9 @@ from unskew.training.recipe import SETTING_NAMES, Recipe
 from unskew.training.warm_start import check_columns
 
 CERTIFYING = 0.15  # share of the queries that certify the choice, where the log can
+CHOOSING = 100  # queries: an interval over the held-out tenth of fewer could choose nothing
 LINE = 120  # characters of a note on the screen
-SAFE = "dla"  # if nothing can be chosen
+SAFE = "dla"  # where auto cannot use what was asked for
 BETTER, NOT_BETTER, UNKNOWN = "better", "not better", "unknown"
 GAIN = (
     "Gain: how much better the larger model predicts the place of a click in its list, in log-likelihood per click of "
@@ -275,15 +276,15 @@ def _verdict(log: ClickLog, runs: _Runs, which: str | None) -> AutoVerdict:
         runs.own[BY_LOOKS] = {"false_alarms": None}  # estimated
     if known.n_positions < 2:
         return untried(PLAIN, "every list has only one document", told.lines[:1])
-    enough = diagnosis.traffic.n_queries * (1 - CERTIFYING) >= FEWEST_QUERIES
+    enough = diagnosis.traffic.n_queries * (1 - CERTIFYING) >= CHOOSING
     case = make_case(log, CERTIFYING) if known.connected and enough else None  # else nothing can be certified
     learning = log if case is None else case.learning
     n_queries = len(np.unique(learning.queries))
-    share = held_out_share(n_queries, learning.n_lists)
+    share = held_out_share(n_queries, learning.n_lists) if n_queries >= CHOOSING else 0.0
     _, some = learning.split(share, runs.options["seed"]) if share else (learning, None)
     if some is None or not some.n_clicks:
-        few = f"{n_queries:,} queries are too few for a choice, which needs {FEWEST_QUERIES} and clicks of each tenth"
-        return untried(SAFE if BY_POSITION in able else PLAIN, few, told.lines[:1])
+        few = f"{n_queries:,} queries are too few for a choice, which needs {CHOOSING} and clicks of each tenth"
+        return untried(PLAIN, few, told.lines[:1])
     held_out = HeldOut(feedback_for(runs.recipe(PLAIN), some).of(some.of_queries(np.unique(some.queries))))
     evidence = Evidence(held_out)
     runs.total = len(able) + 1

@@ -23,7 +23,7 @@ from unskew.data.clicks.shards import log_counts
 from unskew.data.clicks.storage import FolderView, Log, LogFolder
 
 HELD_OUT = 0.1  # share of the queries
-FEWEST_QUERIES = 100  # of a log from which clicks are held out
+FEWEST_QUERIES = 20  # of a log from which clicks are held out
 MOST_HELD_OUT = 5_000  # lists
 FIRST, GROWTH = 10, 1.15  # steps until the first validation; by how much the number of steps grows to the next
 LEAST = 400  # steps; before, the learning rate has not begun to fall
@@ -66,7 +66,7 @@ def last_step(best_step: int) -> int:
 def held_out_share(n_queries: int, n_lists: int) -> float:
     """The share of the queries to hold out; 0 if there are too few.
 
-    >>> held_out_share(99, 99), held_out_share(3_000, 3_000), held_out_share(20_000, 500_000)
+    >>> held_out_share(19, 19), held_out_share(3_000, 3_000), held_out_share(20_000, 500_000)
     (0.0, 0.1, 0.01)
     """
     return 0.0 if n_queries < FEWEST_QUERIES else min(HELD_OUT, MOST_HELD_OUT / n_lists)
