@@ -136,7 +136,8 @@ def outcome(method: str, name: str) -> tuple[str, str]:
     said = "; ".join(str(warning.message) for warning in caught)
     if not finite:
         return "silent", f"not finite. {said}"
-    if name in SAID and method != "labelled" and not said:
+    counts = model.method.takes_ids or not model.method.has_ranker  # it learns how often each document is clicked
+    if not said and name in SAID and method != "labelled" and not (counts and name != "all clicked"):
         return "silent", "no word"
     return ("warned" if said else "trained"), said
 
