@@ -292,7 +292,7 @@ def mutations(all_places: list[Place], rng: random.Random, until: float, most: i
         changed = reshaped(content, rng) if place.sealed else damaged(content, rng)
         place.file.write_bytes(changed)
         way, said = way_of(place, known[number])
-        covered = "" if place.verified or place.redone else ", no digest"
-        found(f"damaged{covered}, {place.name}", way, said, changed)
+        covered = "with a digest" if place.verified or place.redone else "without one"
+        found(f"damaged file {covered}, {place.name}", way, said, changed)
         place.file.write_bytes(content)
         spent[number] += time.monotonic() - begun

@@ -122,13 +122,23 @@ def tables(folder: Path, log: ClickLog) -> list[Place]:
     columns = {"sessions": "sessions", "click": "clicks", "session": "list"}
     return [
         *(
-            Place(f"log, {file.name.partition('.')[2]}", file, lambda: repr([t.to_pydict() for t in _tables(open_log(users))]))
+            Place(
+                f"log, {file.name.partition('.')[2]}",
+                file,
+                lambda: repr([t.to_pydict() for t in _tables(open_log(users))]),
+            )
             for file in users.glob("*.users.parquet")
         ),
         Place("impressions", impressions, lambda: digest_of_log(ClickLog.from_parquet(impressions, **columns)), False),
         Place("scores", scores, lambda: repr(sorted(read_scores(scores).items())), verified=False),
         Place("candidates", candidates, lambda: _ranked(folder.parent / "model", candidates), verified=False),
-        Place("request", request, lambda: repr(ranker.rank(orjson.loads(request.read_bytes())).to_json()), False, named=False),
+        Place(
+            "request",
+            request,
+            lambda: repr(ranker.rank(orjson.loads(request.read_bytes())).to_json()),
+            False,
+            named=False,
+        ),
     ]
 
 
@@ -140,7 +150,12 @@ def _ranked(model: Path, candidates: Path) -> str:
 
 def notes(folder: Path) -> list[Place]:
     """What the package keeps for itself: trials of a tuning, cached arrays, a lock; and a folder to be searched."""
-    tuning, lock, cache, searched = folder / ".tuning", folder / ".lock", ArrayCache(folder / "cache"), folder / "search"
+    tuning, lock, cache, searched = (
+        folder / ".tuning",
+        folder / ".lock",
+        ArrayCache(folder / "cache"),
+        folder / "search",
+    )
     with Trials.opened(tuning, 3, "d", None) as trials:
         for _ in range(3):
             trials(lambda: [(1, 0.5), (2, 0.25)])
@@ -148,7 +163,10 @@ def notes(folder: Path) -> list[Place]:
     cache.store("key", {"a": np.arange(12.0), "b": np.arange(5)})
     searched.mkdir()
     (searched / "people.txt").write_text("somebody\n")
-    for name, content in {"notes.json.gz": gzip.compress(b'{"name": "anna"}', mtime=0), "anna.html": b"<p>anna</p>"}.items():
+    for name, content in {
+        "notes.json.gz": gzip.compress(b'{"name": "anna"}', mtime=0),
+        "anna.html": b"<p>anna</p>",
+    }.items():
         (searched / name).write_bytes(content)
     pq.write_table(pa.table({"user": ["anna", "ben"]}), searched / "table.parquet")
     row = Outcome({"ndcg@10": np.arange(5.0)}, np.arange(5), {"validation": 0.5})
@@ -165,9 +183,15 @@ def notes(folder: Path) -> list[Place]:
     return [
         Place("tuning", tuning, lambda: str(read_trials(tuning, "d") or "none"), redone=True),
         Place("lock", lock, lambda: _writer(lock.read_bytes()), verified=False),
-        *(Place(f"cache, {file.name}", file, cached, redone=True) for file in sorted((folder / "cache" / "arrays" / "key").iterdir())),
-        *(Place(f"folder of forget --check, {file.suffix[1:]}", file, traces, verified=False)
-          for file in sorted(searched.iterdir()) if file.name != "people.txt"),
+        *(
+            Place(f"cache, {file.name}", file, cached, redone=True)
+            for file in sorted((folder / "cache" / "arrays" / "key").iterdir())
+        ),
+        *(
+            Place(f"folder of forget --check, {file.suffix[1:]}", file, traces, verified=False)
+            for file in sorted(searched.iterdir())
+            if file.name != "people.txt"
+        ),
     ]
 
 
@@ -186,7 +210,12 @@ def public_logs(folder: Path) -> list[Place]:
     files = {name: folder / name for name in (*texts, "baidu.parquet")}
     for name, text in texts.items():
         files[name].write_text(text)
-    lists = {"position": [[1, 2], [1, 2]], "click": [[0, 1], [1, 0]], "media_type": [[3, 0], [0, 3]], "bm25": [[1.5, 2.5]] * 2}
+    lists = {
+        "position": [[1, 2], [1, 2]],
+        "click": [[0, 1], [1, 0]],
+        "media_type": [[3, 0], [0, 3]],
+        "bm25": [[1.5, 2.5]] * 2,
+    }
     ids = {"query_id": ["7", "8"], "query_length": [2, 3], "text_md5": [["a", "b"], ["b", "a"]]}
     pq.write_table(pa.table({**ids, **lists}), files["baidu.parquet"])
     known = [files[name] for name in ("lists.txt", "clicks.txt")], [files["vectors.txt"]]

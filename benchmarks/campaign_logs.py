@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from unskew.methods import METHODS
 Table = pd.DataFrame
 NAMES = ["a", "b", "c"]  # features
 BIG = 1e30
+NUMPY = ("invalid value", "divide by zero", "overflow", "Mean of empty slice", "Degrees of freedom")
 
 
 def ordinary(n_queries: int = 12, n_sessions: int = 6, n_docs: int = 5) -> Table:
@@ -119,27 +121,49 @@ def judged() -> JudgedSet:
     return JudgedSet.from_arrays(table[NAMES].to_numpy(np.float32), grades, group=[5] * 12)
 
 
-def outcome(method: str, name: str) -> tuple[str, str]:
-    """How training ended, and what was said."""
+def fitted(method: str, table: Table, **options: Any) -> Any:
+    """A model of a table."""
+    more = {"judged": judged()} if method == "labelled" else {}
+    return unskew.fit(method, log_of(table), **{**FAST, **options}, **more)
+
+
+USES: dict[str, Callable[[ClickLog, Path], Any]] = {  # functions that take a log
+    "diagnose": lambda log, out: unskew.diagnose(log, out / "report.html", quick=True, progress=False),
+    "auto": lambda log, out: unskew.auto(log, steps=6, progress=False),
+    "compare": lambda log, out: unskew.compare(log, ["naive", "dla"], seeds=1, jobs=1, options=FAST, progress=False),
+    "drift": lambda log, out: unskew.drift(log, log),
+    "readout": lambda log, out: unskew.readout(log, arm="device"),
+    "weights": lambda log, out: unskew.weights(log, progress=False, **FAST),
+    "judgements": lambda log, out: unskew.judgements(log, out / "judgements.csv", overwrite=True),
+    "events": lambda log, out: unskew.events(log, out / "events.parquet", overwrite=True),
+}
+
+
+def outcome(what: str, name: str, folder: Path) -> tuple[str, str]:
+    """How a method or function ended, and what was said."""
+    finite, teaches = True, True
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            log = log_of(LOGS[name](ordinary()))
-            more = {"judged": judged()} if method == "labelled" else {}
-            model = unskew.fit(method, log, progress=False, **FAST, **more)
-            finite = np.isfinite(values_of(model, log)).all()
+            table = LOGS[name](ordinary())
+            if what in USES:
+                USES[what](log_of(table), folder)
+            else:
+                model = fitted(what, table, progress=False)
+                finite = bool(np.isfinite(values_of(model, log_of(table))).all())
+                counts = model.method.takes_ids or not model.method.has_ranker  # how often each document is clicked
+                teaches = name not in SAID or what == "labelled" or (counts and name != "all clicked")
         except Exception as error:
             message = _refusal(error)
             if message is None or "\n" in message.strip():
                 return "traceback", f"{type(error).__name__}: {str(error)[:300]}"
             return "refused", message[:300]
     said = "; ".join(str(warning.message) for warning in caught)
-    if not finite:
-        return "silent", f"not finite. {said}"
-    counts = model.method.takes_ids or not model.method.has_ranker  # it learns how often each document is clicked
-    if not said and name in SAID and method != "labelled" and not (counts and name != "all clicked"):
+    if not finite or any(words in said for words in NUMPY):
+        return "silent", f"not finite: {said}"
+    if not said and not teaches:
         return "silent", "no word"
-    return ("warned" if said else "trained"), said
+    return ("warned" if said else "unchanged"), said
 
 
 def values_of(model: Any, log: ClickLog) -> Any:
@@ -155,12 +179,10 @@ def values_of(model: Any, log: ClickLog) -> Any:
     return np.concatenate([np.zeros(1), *parts])
 
 
-def degenerate(known: set[str], found: Callable[[str, str, str], Any], until: Callable[[], bool] = lambda: False) -> None:
-    """Every method on every log, but those that are known."""
+def degenerate(folder: Path, known: set[str], found: Callable[[str, str, str], Any], late: Callable[[], bool]) -> None:
+    """Every method and function on every log, but those that are known."""
     for name in LOGS:
-        for method in METHODS:
-            if until():
-                return
-            title = f"{method} on {name}"
-            if title not in known:
-                found(title, *outcome(method, name))
+        for what in (*METHODS, *USES):
+            title = f"degenerate log, {name}, {what}"
+            if title not in known and not late():
+                found(title, *outcome(what, name, folder))

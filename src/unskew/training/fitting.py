@@ -351,7 +351,9 @@ def _warn_of_nothing_to_learn(method: Method, log: Log | None) -> None:
     elif method.has_ranker and not method.uses_ids and not _differs_within_queries(log):
         message = "all documents of a query have the same features: a ranker of features cannot order them"
     elif not method.takes_ids and sizes.max() < 2:
-        message = "every list has only one document: most methods compare the documents of a list, and learn nothing here"
+        message = (
+            "every list has only one document: most methods compare the documents of a list, and learn nothing here"
+        )
     if message is not None and is_first():
         warnings.warn(message, RuntimeWarning, stacklevel=4)
 
