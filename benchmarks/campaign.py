@@ -115,8 +115,9 @@ def tables(book: Book) -> str:
     commands = {row["name"].partition(", ")[2] for row in book.rows if row["name"].startswith("kill, ")}
     kills = sum(faults.get(name, Counter()).total() for name in ("kill", "kill of a writer"))
     about = (
-        f"{kills:,} kills, {len(commands)} kinds of commands, {sum(found.total() for found in formats.values()):,} damaged files in "
-        f"{len(formats)} formats, {len(METHODS)} methods and {len(USES)} functions on {len(LOGS)} degenerate logs:"
+        f"{kills:,} kills (of {len(commands)} command lines), "
+        f"{sum(found.total() for found in formats.values()):,} damaged files in {len(formats)} formats, "
+        f"{len(METHODS)} methods and {len(USES)} functions on {len(LOGS)} degenerate logs:"
     )
     return "\n".join([about, "", table("fault", faults), "", table("damaged file", formats)])
 
@@ -222,13 +223,13 @@ def commands(folder: Path, rng: random.Random, until: float, most: int, book: Bo
             part(trials, begun + (until - begun) * number / (ROUNDS * len(COMMAND_PARTS)), most)
 
 
-def logs(folder: Path, rng: random.Random, until: float, most: int, book: Book) -> None:
+def logs(folder: Path, _: random.Random, until: float, __: int, book: Book) -> None:
     """Degenerate logs, each method and function once."""
     known = {row["name"] for row in book.rows}
     degenerate(folder, known, book.add, lambda: time.monotonic() > until)
 
 
-def stages(folder: Path, rng: random.Random, until: float, most: int, book: Book) -> None:
+def stages(folder: Path, _: random.Random, until: float, __: int, book: Book) -> None:
     """SIGTERM in each stage of each method; the run goes on from its checkpoint, to the same weights."""
     for method in METHODS:
         if time.monotonic() > until:

@@ -1,8 +1,9 @@
 """Every command, killed, stopped, short of disk and of memory, beside a second one of itself, or not allowed to write.
 
 A command runs in a fork of this process, which has everything imported, so that a try costs what the command costs.
-Each try has a folder of its own. A command that only prints has its output in the file `said`. What stands at the place of the output afterwards is the output of a whole run, old or
-new, or nothing where nothing was; then the same command, left alone, ends with the known output and nothing beside it.
+Each try has a folder of its own. A command that only prints has its output in the file `said`. What stands at the place
+of the output afterwards is the output of a whole run, old or new, or nothing where nothing was; then the same command,
+left alone, ends with the known output and nothing beside it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -35,10 +37,12 @@ from campaign_files import HANGS, small_judged
 from unskew.cli import COMMANDS, app
 from unskew.data.clicks.storage import read_log
 from unskew.serving.model_files import load_model
+from unskew.training import distributed
 
 Counts = Counter[str]
 Found = Callable[[str, str, str], Any]  # counted name, way, and what a reader needs to look into it
 SMALL = ["--set", "steps=12", "--set", "validate_every=3", "--set", "batch_size=64", "--set", "hidden=[8]"]
+MEETING = 30  # seconds after which a process of two no longer waits for the other
 OUT, SAID = "{out}", "said"
 EXPERIMENT = """
 title = "Small"
@@ -446,6 +450,7 @@ def deaths(trials: Trials, until: float, most: int) -> None:
 
 def as_rank(rank: int, port: int) -> Callable[[], None]:
     """What `torchrun` sets."""
+    distributed.MEETING = timedelta(seconds=MEETING)
     told = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     return lambda: os.environ.update({**{name: str(value) for name, value in told.items()}, "GLOO_SOCKET_IFNAME": "lo"})
 

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import torch
 
 import unskew
-from campaign_files import FAST, Place, digest_of_log, digest_of_model, digest_of_row, places, small_judged
+from campaign_files import FAST, Place, digest_of_log, digest_of_model, places
 from unskew.comparison.outside import read_scores
 from unskew.comparison.rows import Outcome, write_row
 from unskew.data.clicks.click_log import ClickLog
@@ -201,12 +201,15 @@ def public_logs(folder: Path) -> list[Place]:
     page = f"<query>text</query><query_id>q1</query_id><results>{results}</results>"
     pages = f'<interaction num="1">{page}<clicked><click num="1"><rank>2</rank><docid>d</docid></click></clicked>'
     texts = {
-        "sessions.xml": f'<?xml version="1.0" encoding="utf-8"?><sessions><session num="1">{pages}</interaction></session></sessions>',
+        "sessions.xml": f"""<?xml version="1.0" encoding="utf-8"?>
+            <sessions><session num="1">{pages}</interaction></session></sessions>""".replace("\n", ""),
         "features.tsv": "query\tdocument\tbm25\tage\nq1\td1\t1.5\t10\nq1\td2\t2.5\t20\n",
         "trec.txt": "7\t70\t[5, 6, 9]\t[1, 2, 1]\t[0, 1, 0]\n7\t71\t[6, 5, 8]\t[1, 1, 1]\t[0, 0, 0]\n",
-        "lists.txt": "1:5 6 7\n2:6 7 5\n", "clicks.txt": "1:0 1 0\n2:1 0 0\n", "vectors.txt": "5 0:1.5 1:2\n6 0:1 1:0.5\n7 0:3\n",
+        "lists.txt": "1:5 6 7\n2:6 7 5\n",
+        "clicks.txt": "1:0 1 0\n2:1 0 0\n",
+        "vectors.txt": "5 0:1.5 1:2\n6 0:1 1:0.5\n7 0:3\n",
         "metarank.jsonl": "".join(json.dumps(each) + "\n" for each in metarank_events()),
-    }  # fmt: skip
+    }
     files = {name: folder / name for name in (*texts, "baidu.parquet")}
     for name, text in texts.items():
         files[name].write_text(text)
@@ -218,7 +221,9 @@ def public_logs(folder: Path) -> list[Place]:
     }
     ids = {"query_id": ["7", "8"], "query_length": [2, 3], "text_md5": [["a", "b"], ["b", "a"]]}
     pq.write_table(pa.table({**ids, **lists}), files["baidu.parquet"])
-    known = [files[name] for name in ("lists.txt", "clicks.txt")], [files["vectors.txt"]]
+
+    def ultre() -> pa.Table:
+        return read_ultre2_clicks(files["lists.txt"], files["clicks.txt"], [files["vectors.txt"]])
 
     def tiangong() -> Any:
         features = read_tiangong_features(files["features.tsv"])
@@ -237,8 +242,8 @@ def public_logs(folder: Path) -> list[Place]:
         "TREC Session": ("trec.txt", lambda: read_trec_sessions(files["trec.txt"])),
         "Metarank": ("metarank.jsonl", lambda: read_metarank(files["metarank.jsonl"]).events),
         "Baidu-ULTR": ("baidu.parquet", lambda: read_baidu_clicks(files["baidu.parquet"])),
-        **{f"ULTRE-2, {name}": (f"{name}.txt", lambda: read_ultre2_clicks(*known[0], known[1])) for name in ("lists", "clicks", "vectors")},
-    }  # fmt: skip
+        **{f"ULTRE-2, {name}": (f"{name}.txt", ultre) for name in ("lists", "clicks", "vectors")},
+    }
     return [Place(name, files[file], told(read), verified=False) for name, (file, read) in readers.items()]
 
 

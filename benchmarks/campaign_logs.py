@@ -129,11 +129,11 @@ def fitted(method: str, table: Table, **options: Any) -> Any:
 
 USES: dict[str, Callable[[ClickLog, Path], Any]] = {  # functions that take a log
     "diagnose": lambda log, out: unskew.diagnose(log, out / "report.html", quick=True, progress=False),
-    "auto": lambda log, out: unskew.auto(log, steps=6, progress=False),
-    "compare": lambda log, out: unskew.compare(log, ["naive", "dla"], seeds=1, jobs=1, options=FAST, progress=False),
-    "drift": lambda log, out: unskew.drift(log, log),
-    "readout": lambda log, out: unskew.readout(log, arm="device"),
-    "weights": lambda log, out: unskew.weights(log, progress=False, **FAST),
+    "auto": lambda log, _: unskew.auto(log, steps=6, progress=False),
+    "compare": lambda log, _: unskew.compare(log, ["naive", "dla"], seeds=1, jobs=1, options=FAST, progress=False),
+    "drift": lambda log, _: unskew.drift(log, log),
+    "readout": lambda log, _: unskew.readout(log, arm="device"),
+    "weights": lambda log, _: unskew.weights(log, progress=False, **FAST),
     "judgements": lambda log, out: unskew.judgements(log, out / "judgements.csv", overwrite=True),
     "events": lambda log, out: unskew.events(log, out / "events.parquet", overwrite=True),
 }

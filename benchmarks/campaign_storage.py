@@ -16,7 +16,6 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
-
 from campaign_files import FAST, digest_of_log, digest_of_model, small_judged
 from unskew.commands.app import _refusal
 from unskew.data.clicks.storage import read_log, write_log
@@ -127,7 +126,7 @@ class Handler(BaseHTTPRequestHandler):
         about = f"<KeyCount>{len(names)}</KeyCount><IsTruncated>false</IsTruncated>"
         self._answer(200, f"<ListBucketResult>{about}{files}{inside}</ListBucketResult>".encode())
 
-    def _head(self, key: str, query: dict[str, list[str]], _: bytes) -> None:
+    def _head(self, key: str, _: dict[str, list[str]], __: bytes) -> None:
         content = self.server.objects.get(key) if "/" in key.rstrip("/") else b""
         if content is None:
             return self._answer(404)
@@ -140,7 +139,7 @@ class Handler(BaseHTTPRequestHandler):
             self.server.objects[key] = body
         self._answer(200, ETag='"e"')
 
-    def _post(self, key: str, query: dict[str, list[str]], body: bytes) -> None:
+    def _post(self, key: str, query: dict[str, list[str]], _: bytes) -> None:
         if "uploads" in query:
             name = uuid.uuid4().hex
             self.server.parts[name] = {}
