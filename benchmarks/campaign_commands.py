@@ -85,29 +85,33 @@ class Command:
         return [text.replace(OUT, str(folder / self.place)) for text in self.arguments]
 
 
-def commands(inputs: Path) -> list[Command]:
-    """Inputs are written first; then one of each command, by the first word of its line."""
+def write_inputs(inputs: Path) -> None:
+    """What the commands begin with; and everything is imported, so that no fork needs to."""
     for module in ("lightgbm", "matplotlib.pyplot", "onnx", "onnxruntime", "onnxscript", "sklearn", "torch.onnx"):
         with suppress(ImportError):
-            import_module(module)  # here, so that no fork needs to
+            import_module(module)
     for declared in COMMANDS.values():
         import_module(f"unskew.{(declared.function or declared.run).partition(':')[0]}")
-    judged, log, model, people = (inputs / name for name in ("judged.csv", "log", "model", "people"))
-    events, features = inputs / "events.parquet", inputs / "features.parquet"
-    judged.write_text(small_judged())
-    shown = ("simulate", str(judged), "--policy", "random", "--n-shown", "6", "--sessions", "6", "--quiet", "--out")
+    log, events = str(inputs / "log"), inputs / "events.parquet"
+    (inputs / "judged.csv").write_text(small_judged())
+    (inputs / "users.txt").write_text("u3\n")
+    (inputs / "mine.toml").write_text(EXPERIMENT)
     for line in (
-        (*shown, str(log), "--joint"),
-        ("events", str(log), "--out", str(events), "--features", str(features)),
-        ("train", str(log), "--out", str(model), "--quiet", *SMALL),
-        ("ingest", str(events.with_name("people.parquet")), "--out", str(people), *ROLES),
+        ("simulate", str(inputs / "judged.csv"), *SHOWN, "--joint", "--out", log),
+        ("events", log, "--out", str(events), "--features", str(inputs / "features.parquet")),
+        ("train", log, "--out", str(inputs / "model"), "--quiet", *SMALL),
+        ("ingest", str(inputs / "people.parquet"), "--out", str(inputs / "people"), *ROLES),
     ):
         if line[0] == "ingest":
             write_users(events)
-        if code_of(forked(list(line), inputs / "said")):
-            raise RuntimeError((inputs / "said").read_text())
-    (inputs / "users.txt").write_text("u3\n")
-    (inputs / "mine.toml").write_text(EXPERIMENT)
+        if code_of(forked(list(line), inputs / SAID)):
+            raise RuntimeError((inputs / SAID).read_text())
+
+
+def commands(inputs: Path) -> list[Command]:
+    """One of each command, by the first word of its line."""
+    judged, log, model, people = (inputs / name for name in ("judged.csv", "log", "model", "people"))
+    events, features = inputs / "events.parquet", inputs / "features.parquet"
     again = ("--overwrite",)
     of_log, of_model = (str(log), "--out", OUT), (str(model), str(judged), "--out", OUT)
     ranked = (str(model), str(features), "--out", OUT)
@@ -119,7 +123,9 @@ def commands(inputs: Path) -> list[Command]:
         return Command(line[0], line, SAID, kept=(SAID,), **more)
 
     return [
-        Command("simulate", (*shown, OUT, *again), "log", beside=("log.truth.parquet",)),
+        Command(
+            "simulate", ("simulate", str(judged), *SHOWN, "--out", OUT, *again), "log", beside=("log.truth.parquet",)
+        ),
         Command("shop", ("shop", "--out", OUT, "--sessions", "20", *again), "shop"),
         Command("events", ("events", *of_log, *again), "events.parquet"),
         Command("ingest", ("ingest", str(events), "--features", str(features), "--out", OUT, "--quiet", *again), "log"),
@@ -160,6 +166,7 @@ def commands(inputs: Path) -> list[Command]:
     ]
 
 
+SHOWN = ("--policy", "random", "--n-shown", "6", "--sessions", "6", "--quiet")
 ROLES = ("--user", "user", "--bias", "arm", "--keep-users", "--joint", "--quiet")
 
 
@@ -244,6 +251,7 @@ class Trials:
         folder.chmod(0o755)
         self.inputs = folder / "inputs"
         self.inputs.mkdir()
+        write_inputs(self.inputs)
         self.commands = [command for command in commands(self.inputs) if not only or command.name in only]
         self.seconds: dict[str, float] = {}
         self.known: dict[str, set[str]] = {}

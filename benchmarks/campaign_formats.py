@@ -25,6 +25,7 @@ from unskew.data.clicks.forgetting import _tables
 from unskew.data.clicks.storage import open_log, read_log
 from unskew.data.files import _writer
 from unskew.data.judged.cache import ArrayCache
+from unskew.data.judged.tables import read_judged_table
 from unskew.data.public_logs.baidu_ultr import read_baidu_clicks
 from unskew.data.public_logs.id_pages import read_trec_sessions
 from unskew.data.public_logs.metarank import read_metarank
@@ -35,6 +36,8 @@ from unskew.monitoring.tuning import _read as read_trials
 from unskew.serving.model_files import save_model
 from unskew.serving.requests import Requests
 from unskew.serving.saved_ranker import open_ranker
+from unskew.simulation.simulate import simulate
+from unskew.simulation.truth import read_truth
 from unskew.training.boosting import Boosting
 from unskew.training.fitting import fit_recipe
 from unskew.training.recipe import Recipe
@@ -46,13 +49,14 @@ READS = re.compile(  # a call that reads a file, or what was in one
 )
 OWN = "what the same process has just written"
 CODE = "source or settings of the machine, no data"
+DIGEST = "the digest of any file"
 LINES = "lines of text without a form: any text is one"
 # What the modules that read files read: a format of `every_place` (or its beginning), or why there is none.
 MODULES: Mapping[str, str] = {
     "comparison/code_digest.py": CODE,
     "comparison/learning.py": OWN,
     "comparison/outside.py": "scores",
-    "comparison/plan.py": "digest of any file",
+    "comparison/plan.py": DIGEST,
     "comparison/provenance.py": CODE,
     "comparison/rows.py": "row of an experiment",
     "command_line/signatures.py": CODE,
@@ -73,10 +77,15 @@ MODULES: Mapping[str, str] = {
     "data/public_logs/metarank.py": "Metarank",
     "data/public_logs/tiangong_st.py": "TianGong-ST",
     "data/public_logs/ultre2.py": "ULTRE-2",
-    "data/public_logs/text_files.py": "TianGong-ST, features",
+    "data/public_logs/result_pages.py": "ULTRE-2",
     "data/untrusted.py": "log, log.json",
+    "ingestion/engines.py": "events, ",
+    "ingestion/schema.py": "events, ",
+    "ingestion/sources.py": "events, ",
+    "ingestion/table_profile.py": "events, ",
     "ingestion/users.py": LINES,
     "monitoring/tuning.py": "tuning",
+    "papers/experiment_files.py": "experiment .toml",
     "serving/candidates.py": "candidates",
     "serving/model_files.py": "model, ",
     "serving/onnx_file.py": "ONNX",
@@ -88,6 +97,7 @@ MODULES: Mapping[str, str] = {
     "serving/spark_rank.py": OWN,
     "serving/tracking.py": OWN,
     "serving/tree_files.py": "trees",
+    "simulation/truth.py": "truth",
     "training/checkpoint.py": "checkpoint",
     "training/distributed.py": "checkpoint",
 }
@@ -99,7 +109,22 @@ def every_place(folder: Path, *, engines: bool = True) -> list[Place]:
     more = folder / "more"
     more.mkdir()
     log = read_log(folder / "log")
-    return [*first, *tables(more, log), *notes(more), *public_logs(more), *(engine_files(more, log) if engines else [])]
+    truth = Path(f"{simulated(folder, more)}.truth.parquet")
+    of_truth = Place("truth", truth, lambda: repr(read_truth(more / "shown")), verified=False)
+    return [
+        *first,
+        of_truth,
+        *tables(more, log),
+        *notes(more),
+        *public_logs(more),
+        *(engine_files(more, log) if engines else []),
+    ]
+
+
+def simulated(folder: Path, more: Path) -> Path:
+    """A simulated log, beside its truth."""
+    done = simulate(read_judged_table(folder / "judged.csv"), "random", "position_based", sessions=6, n_shown=6)
+    return done.save(more / "shown")
 
 
 def tables(folder: Path, log: ClickLog) -> list[Place]:
