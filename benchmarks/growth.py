@@ -204,6 +204,7 @@ def main() -> int:
         shutil.rmtree(place, ignore_errors=True)
     if chosen.docs is not None:
         page = chosen.docs.read_text(encoding="utf-8")
+        page += "" if BEGIN in page else f"\n## Growth\n\n{BEGIN}{END}"
         inside = re.compile(f"(?<={BEGIN}).*?(?={END})", re.DOTALL)
         write_text(chosen.docs, inside.sub(lambda _: table(rows), page))
     print(table(rows))

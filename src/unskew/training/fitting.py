@@ -348,12 +348,13 @@ def _warn_of_nothing_to_learn(method: Method, log: Log | None) -> None:
     message = None
     if not log.graded and log.n_clicks >= (log.sessions * sizes).sum(dtype=np.float64):
         message = "every document was clicked whenever it was shown: clicks do not say which one is better"
+    elif sizes.max() < 2:
+        if not method.takes_ids:
+            message = (
+                "every list has only one document: most methods compare the documents of a list, and learn nothing here"
+            )
     elif method.has_ranker and not method.uses_ids and not _differs_within_queries(log):
         message = "all documents of a query have the same features: a ranker of features cannot order them"
-    elif not method.takes_ids and sizes.max() < 2:
-        message = (
-            "every list has only one document: most methods compare the documents of a list, and learn nothing here"
-        )
     if message is not None and is_first():
         warnings.warn(message, RuntimeWarning, stacklevel=4)
 
