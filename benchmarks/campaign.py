@@ -117,7 +117,8 @@ def tables(book: Book) -> str:
     about = (
         f"{kills:,} kills (of {len(commands)} command lines), "
         f"{sum(found.total() for found in formats.values()):,} damaged files in {len(formats)} formats, "
-        f"{len(METHODS)} methods and {len(USES)} functions on {len(LOGS)} degenerate logs:"
+        f"{faults.get('degenerate log', Counter()).total():,} of {(len(METHODS) + len(USES)) * len(LOGS):,} pairs of a "
+        f"method or function ({len(METHODS)} and {len(USES)}) and a degenerate log ({len(LOGS)}):"
     )
     return "\n".join([about, "", table("fault", faults), "", table("damaged file", formats)])
 

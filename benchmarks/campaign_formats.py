@@ -31,6 +31,7 @@ from unskew.data.public_logs.id_pages import read_trec_sessions
 from unskew.data.public_logs.metarank import read_metarank
 from unskew.data.public_logs.tiangong_st import read_tiangong_clicks, read_tiangong_features
 from unskew.data.public_logs.ultre2 import read_ultre2_clicks
+from unskew.evaluation.runs import RUN, read_values
 from unskew.monitoring.tuning import Trials
 from unskew.monitoring.tuning import _read as read_trials
 from unskew.serving.model_files import save_model
@@ -56,15 +57,14 @@ MODULES: Mapping[str, str] = {
     "comparison/code_digest.py": CODE,
     "comparison/learning.py": OWN,
     "comparison/outside.py": "scores",
+    "comparison/outputs.py": CODE,
     "comparison/plan.py": DIGEST,
-    "comparison/provenance.py": CODE,
     "comparison/rows.py": "row of an experiment",
     "command_line/signatures.py": CODE,
     "__init__.py": CODE,
     "extensions.py": CODE,
     "data/clicks/click_log.py": "impressions",
     "data/clicks/forgetting.py": LINES,
-    "data/clicks/kept_users.py": LINES,
     "data/clicks/shards.py": "log, ",
     "data/clicks/storage.py": "log, log.json",
     "data/clicks/traces.py": "folder of forget --check",
@@ -72,6 +72,7 @@ MODULES: Mapping[str, str] = {
     "data/judged/cache.py": "cache",
     "data/judged/letor_text.py": "LETOR",
     "data/judged/tables.py": "judged",
+    "data/object_storage.py": LINES,
     "data/public_logs/baidu_ultr.py": "Baidu-ULTR",
     "data/public_logs/id_pages.py": "TREC Session",
     "data/public_logs/metarank.py": "Metarank",
@@ -79,11 +80,10 @@ MODULES: Mapping[str, str] = {
     "data/public_logs/ultre2.py": "ULTRE-2",
     "data/public_logs/result_pages.py": "ULTRE-2",
     "data/untrusted.py": "log, log.json",
+    "evaluation/runs.py": "TREC run",
     "ingestion/engines.py": "events, ",
     "ingestion/schema.py": "events, ",
     "ingestion/sources.py": "events, ",
-    "ingestion/table_profile.py": "events, ",
-    "ingestion/users.py": LINES,
     "monitoring/tuning.py": "tuning",
     "papers/experiment_files.py": "experiment .toml",
     "serving/candidates.py": "candidates",
@@ -160,7 +160,7 @@ def tables(folder: Path, log: ClickLog) -> list[Place]:
         Place(
             "request",
             request,
-            lambda: repr(ranker.rank(orjson.loads(request.read_bytes())).to_json()),
+            lambda: repr(ranker.rank(orjson.loads(request.read_bytes()))),
             False,
             named=False,
         ),
@@ -233,6 +233,7 @@ def public_logs(folder: Path) -> list[Place]:
         "lists.txt": "1:5 6 7\n2:6 7 5\n",
         "clicks.txt": "1:0 1 0\n2:1 0 0\n",
         "vectors.txt": "5 0:1.5 1:2\n6 0:1 1:0.5\n7 0:3\n",
+        "run.txt": "".join(f"q{n % 3} Q0 d{n} {n // 3 + 1} {9 - n} mine\n" for n in range(9)),
         "metarank.jsonl": "".join(json.dumps(each) + "\n" for each in metarank_events()),
     }
     files = {name: folder / name for name in (*texts, "baidu.parquet")}
@@ -265,6 +266,7 @@ def public_logs(folder: Path) -> list[Place]:
         "TianGong-ST, sessions": ("sessions.xml", tiangong),
         "TianGong-ST, features": ("features.tsv", tiangong),
         "TREC Session": ("trec.txt", lambda: read_trec_sessions(files["trec.txt"])),
+        "TREC run": ("run.txt", lambda: read_values(files["run.txt"], RUN, 4)),
         "Metarank": ("metarank.jsonl", lambda: read_metarank(files["metarank.jsonl"]).events),
         "Baidu-ULTR": ("baidu.parquet", lambda: read_baidu_clicks(files["baidu.parquet"])),
         **{f"ULTRE-2, {name}": (f"{name}.txt", ultre) for name in ("lists", "clicks", "vectors")},
