@@ -17,6 +17,8 @@ from tempfile import TemporaryDirectory
 import torch
 import torch.distributed.nn  # before a group exists: it keeps the group of its import, whose threads may abort the exit
 from torch import Tensor, distributed, nn
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
 
 from unskew.processes import LostProcess, from_first, is_first, several, total_in_place
 
@@ -34,13 +36,13 @@ def joined() -> Iterator[None]:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     try:
-        store, rank, n_processes = next(distributed.rendezvous("env://", timeout=MEETING))
+        store, rank, n_processes = next(rendezvous("env://", timeout=MEETING))
         store.set(f"here {rank}", "")
         store.wait([f"here {number}" for number in range(n_processes)], MEETING)
     except distributed.DistError as error:
         seconds = MEETING.total_seconds()
         raise LostProcess(f"not all processes of the run have come within {seconds:.0f} s: start all again") from error
-    store = distributed.PrefixStore("run", store)
+    store = PrefixStore("run", store)
     distributed.init_process_group(backend, store=store, rank=rank, world_size=n_processes, timeout=LONGEST)
     try:
         yield
