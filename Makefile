@@ -75,7 +75,7 @@ bench: $(READY)  ## ratios measured on this machine, in one run
 quality: $(READY)  ## the defaults on eight logs, against the last accepted table; resumable
 	$(BIN)/python benchmarks/quality.py
 
-campaign: $(READY)  ## kills, damaged files, full disks, second writers, little memory; a table of what came of it
+campaign: $(READY)  ## every command and format in trouble; a table of what came of it
 	$(BIN)/python benchmarks/campaign.py
 
 results: $(READY)  ## the pages of results from docs/results/runs.jsonl

@@ -8,7 +8,9 @@ from __future__ import annotations
 import gzip
 import itertools
 import json
+import os
 import random
+import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -39,6 +41,7 @@ from unskew.training.fitting import fit_recipe
 from unskew.training.recipe import Recipe
 from unskew.training.run_state import RunState
 
+HANGS = 600  # seconds after which a reader or a command counts as hanging
 FAST = {"steps": 6, "batch_size": 64, "hidden": (8,)}
 Found = Callable[[str, str, str, bytes], None]  # counted name, way, what it said, and the damaged content
 
@@ -53,6 +56,8 @@ class Place:
     verified: bool = True  # it carries digests: nothing that differs may be read
     redone: bool = False  # a damaged one counts as none, and is made again
     sealed: bool = False  # JSON whose shape is changed, with its digest written again
+    named: bool = True  # a refusal names the file
+    apart: bool = False  # it is read by a library in C that may die: in a process of its own
 
 
 def digest_of_log(log: ClickLog) -> str:
@@ -242,6 +247,24 @@ def reshaped(content: bytes, rng: random.Random) -> bytes:
 
 def way_of(place: Place, known: str) -> tuple[str, str]:
     """How reading a damaged file ended, and what was said."""
+    if not place.apart:
+        return way_here(place, known)
+    receiver, sender = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        signal.alarm(HANGS)
+        os.write(sender, json.dumps(way_here(place, known)).encode())
+        os._exit(0)
+    os.close(sender)
+    with os.fdopen(receiver, "rb") as told:
+        content = told.read()
+    status = os.waitpid(child, 0)[1]
+    way, said = json.loads(content) if content else ("crashed", f"a library in C died: status {status}")
+    return way, said
+
+
+def way_here(place: Place, known: str) -> tuple[str, str]:
     try:
         found = place.read()
     except Exception as error:
@@ -249,7 +272,7 @@ def way_of(place: Place, known: str) -> tuple[str, str]:
         if message is None:
             return "traceback", f"{type(error).__name__}: {str(error)[:300]}"
         named = place.file.name in message or place.file.parent.name in message or "shard-" in message
-        return "refused" if named else "unnamed", message[:300]
+        return "refused" if named or not place.named else "unnamed", message[:300]
     if found == known:
         return "unchanged", ""
     if place.redone and found == "none":
@@ -257,9 +280,8 @@ def way_of(place: Place, known: str) -> tuple[str, str]:
     return ("silent" if place.verified else "other"), "read without an error"
 
 
-def mutations(folder: Path, rng: random.Random, until: float, most: int, found: Found, *, onnx: bool = True) -> None:
+def mutations(all_places: list[Place], rng: random.Random, until: float, most: int, found: Found) -> None:
     """Damage one file after another; the format that has had the least time is next."""
-    all_places = places(folder, onnx=onnx)
     known = [place.read() for place in all_places]
     contents = [place.file.read_bytes() for place in all_places]
     spent = [0.0] * len(all_places)
@@ -270,6 +292,7 @@ def mutations(folder: Path, rng: random.Random, until: float, most: int, found: 
         changed = reshaped(content, rng) if place.sealed else damaged(content, rng)
         place.file.write_bytes(changed)
         way, said = way_of(place, known[number])
-        found(f"damaged, {place.name}", way, said, changed)
+        covered = "with a digest" if place.verified or place.redone else "without one"
+        found(f"damaged file {covered}, {place.name}", way, said, changed)
         place.file.write_bytes(content)
         spent[number] += time.monotonic() - begun

@@ -58,6 +58,19 @@ def test_lists_of_one_document_are_warned_of():
         fit(Recipe.of("naive", **FAST), log)
 
 
+@pytest.mark.parametrize(
+    ("features", "clicks", "message"),
+    [
+        (np.eye(4), [1, 1, 1, 1], "every document was clicked whenever it was shown"),
+        ([[3.0], [3.0], [5.0], [5.0]], [1, 0, 0, 1], "all documents of a query have the same features"),
+        ([[np.nan]] * 4, [1, 0, 0, 1], "all documents of a query have the same features"),
+    ],
+)
+def test_a_log_that_teaches_nothing_is_warned_of(features, clicks, message):
+    with pytest.warns(RuntimeWarning, match=message):
+        fit(Recipe.of("naive", **FAST), ClickLog.from_arrays(np.asarray(features), clicks, group=[2, 2]))
+
+
 def test_held_out_clicks_validate_without_labels(log):
     model = fit(Recipe.of("two_tower", **FAST, validate_every=5), log, validate=0.2)
     assert model.trained_on["validation"] == "click likelihood"

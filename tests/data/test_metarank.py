@@ -106,6 +106,10 @@ def test_dates_are_read_as_seconds_and_a_single_text_among_lists_as_a_list(write
         ("[1]", r"line 1: not an event"),
         ('{"event": "view"}', r"line 1: unknown event 'view': choose from item, ranking, interaction, user"),
         ('{"event": "item", "timestamp": 1}', r"line 1: the event 'item' has no 'item'"),
+        (
+            f'{{"event": "item", "item": "a", "timestamp": {2**70}}}',
+            r"line 1: 1.18e\+21 is not a number of milliseconds",
+        ),
         ('{"event": "item", "item": "a", "timestamp": 1, "fields": {"x": 1}}', r"no event 'ranking'|'fields' must be"),
     ],
 )

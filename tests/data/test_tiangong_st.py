@@ -77,6 +77,7 @@ def test_judged_samples_are_queries_of_sessions(tmp_path):
     ("content", "message"),
     [
         (SESSIONS[:-20], "sessions.xml is not XML: .*line 1, column"),
+        (SESSIONS.replace("utf-8", "tf-8"), "sessions.xml is not XML: unknown encoding"),
         (SESSIONS.replace("<query_id>q2</query_id>", ""), "session 1, interaction 2: <interaction> has no <query_id>"),
         (SESSIONS.replace("<docid>d3</docid>", ""), "session 1, interaction 2: <result> has no <docid>"),
         (SESSIONS.replace('rank="2"', 'rank="two"', 1), "session 1, interaction 1: the attribute rank .* found 'two'"),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import os
+import socket
 import sys
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +24,7 @@ from unskew.methods import METHODS
 from unskew.networks.registry import Network, Problem
 from unskew.processes import LostProcess, Share, share, total
 from unskew.testing.samples import N_DOCS, N_FEATURES, in_double, in_several_orders, small_judged, small_log
+from unskew.training import distributed
 from unskew.training.settings import Settings
 from unskew.training.train import train
 
@@ -244,3 +247,15 @@ def test_an_epoch_of_lanes_holds_every_list_once(tmp_path):
 def test_a_batch_smaller_than_the_processes_is_refused():
     with pytest.raises(ValueError, match="a batch of 2 lists cannot be shared by 3 processes: use a larger"):
         ClickBatches(small_log(), 2)(0, Share(0, 3))
+
+
+def test_a_process_that_waits_for_others_in_vain_says_so(monkeypatch):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    told = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    for name, value in told.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(distributed, "MEETING", timedelta(seconds=1))
+    with pytest.raises(LostProcess, match="not all processes of the run have come within 1 s"), distributed.joined():
+        pass

@@ -188,6 +188,7 @@ def read_scores(path: str | Path) -> dict[tuple[str, str], float]:
     """Scores by query and document."""
     try:
         table = pq.read_table(path)
+        table.validate(full=True)
     except (OSError, pa.ArrowException) as error:
         raise ValueError(
             f"{path} cannot be read as parquet ({error}): write a parquet file with query, document and score"

@@ -1,7 +1,8 @@
 """Object storage: `s3://bucket/folder`, and `gs://`, `abfs://` and `hdfs://` through the same interface of pyarrow.
 
 Files are written locally first and then uploaded. A folder exists if the file that marks its kind does; this file is
-uploaded last and removed first, so an interrupted upload is neither a log nor a model. Keys, region and
+uploaded last and removed first, so an interrupted upload is neither a log nor a model; the file `.uploading` says that
+it may be repeated. Keys, region and
 `AWS_ENDPOINT_URL` are read from the environment, as by other tools.
 """
 
@@ -21,6 +22,7 @@ from pyarrow import fs
 
 from unskew.texts import redacted
 
+UPLOADING = ".uploading"  # in a folder while it is uploaded
 SCHEMES = re.compile(r"^(s3|gs|gcs|abfs|abfss|hdfs):/+")  # a Path has lost the second slash
 
 
@@ -71,12 +73,19 @@ class RemotePlace:
 
     def send_folder(self, folder: Path, marker: str) -> None:
         """Upload the files of a folder, the one that marks its kind last; existing files are replaced."""
+        self.begin()
         self.remove(marker)
         files = [file for file in sorted(folder.iterdir()) if file.name != marker]
-        for old in set(self.names()) - {file.name for file in files}:
+        for old in set(self.names()) - {UPLOADING, *(file.name for file in files)}:
             self.remove(old)
         for file in (*files, folder / marker):
             self.send(file, file.name)
+        self.remove(UPLOADING)
+
+    def begin(self) -> None:
+        """Note that an upload has begun."""
+        system, path = self._opened
+        system.open_output_stream(_below(path, UPLOADING)).close()
 
     def rename(self, name: str, new: str) -> None:
         """Rename a file of a folder."""
@@ -120,7 +129,7 @@ def read_there(place: Path) -> bytes | None:
 def check_remote(place: RemotePlace, marker: str | None, *, overwrite: bool) -> None:
     """Refuse a place that exists; a folder without its marker is never replaced."""
     if marker is not None and place.is_folder():
-        if not place.exists(marker) and place.names():
+        if not place.exists(marker) and place.names() and not place.exists(UPLOADING):
             raise FileExistsError(f"{place} contains no {marker}, so it is not overwritten: choose another path")
         taken = place.exists(marker)
     else:
@@ -143,11 +152,13 @@ def sent_folder(place: RemotePlace, marker: str, *, overwrite: bool) -> Iterator
 def filled_folder(place: RemotePlace, marker: str, *, overwrite: bool) -> Iterator[Path]:
     """A local folder for the marker of a remote folder to which others upload files; the marker is uploaded last."""
     check_remote(place, marker, overwrite=overwrite)
-    for old in (marker, *place.names()):
+    place.begin()
+    for old in (marker, *(name for name in place.names() if name != UPLOADING)):
         place.remove(old)
     with tempfile.TemporaryDirectory(prefix="unskew-") as scratch:
         yield Path(scratch)
         place.send(Path(scratch) / marker, marker)
+        place.remove(UPLOADING)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -113,7 +114,10 @@ def _lines(path: Path) -> Iterator[list[str]]:
     with path.open("rb") as file:
         packed = file.read(2) == b"\x1f\x8b"
     with gzip.open(path, "rt", encoding="utf-8") if packed else path.open(encoding="utf-8") as lines:
-        yield from (line.split() for line in lines)
+        try:
+            yield from (line.split() for line in lines)
+        except (UnicodeDecodeError, EOFError, OSError, zlib.error) as error:
+            raise ValueError(f"{path} cannot be read ({error}): save it as UTF-8, plain or gzip") from error
 
 
 def _has_fields(path: Path, n_fields: int, place: int) -> bool:

@@ -281,7 +281,7 @@ def _order(matched: Matched) -> Iterator[Compared]:
 def _traffic(counts: NDArray[np.float64]) -> Compared:
     """The squared change of query shares, from sessions `[2, queries]`, minus its expectation by chance."""
     shares = [count / count.sum() for count in counts]
-    chance = sum(share * (1 - share) / (count.sum() - 1) for share, count in zip(shares, counts, strict=True))
+    chance = sum(share * (1 - share) / (count.sum() - 1 or np.nan) for share, count in zip(shares, counts, strict=True))
     moved = ((shares[0] - shares[1]) ** 2 - chance) * len(counts[0]) ** 2
     return Compared("traffic", "squared relative change of the shares of queries", of_ratio(moved, np.ones(len(moved))))
 

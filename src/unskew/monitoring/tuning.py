@@ -361,8 +361,8 @@ class Trials:
         if self.done == len(self.finished):
             self.finished.append(train())
             if self.place is not None:
-                content = json.dumps({"digest": self.digest, "finished": self.finished})
-                write_file(self.place, content.encode())
+                content = {"digest": self.digest, "finished": self.finished}
+                write_file(self.place, json.dumps({**content, "content": json_digest(content)}).encode())
         self.done += 1
         self._tell()
         return self.finished[self.done - 1]
@@ -375,8 +375,8 @@ class Trials:
 def _read(place: Path, digest: str) -> list[Curve]:
     try:
         data = read_json(place)
-        if data["digest"] != digest:
+        if data["digest"] != digest or data.pop("content") != json_digest(data):
             return []
         return [[(int(step), float(value)) for step, value in curve] for curve in data["finished"]]
-    except (OSError, ValueError, KeyError, TypeError):  # missing or truncated: start over
+    except (OSError, ValueError, KeyError, TypeError):  # missing or damaged: start over
         return []

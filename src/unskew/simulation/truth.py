@@ -7,6 +7,7 @@ can distinguish a simulated log from a real one. Row `i` belongs to list `i` of 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -126,16 +127,17 @@ def read_truth(folder: str | Path) -> Truth:
     if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist: only simulated logs have a truth (unskew simulate)")
     try:
-        table = pq.read_table(path)
+        table = pq.read_table(path, page_checksum_verification=True)
         about = parse_json((table.schema.metadata or {})[b"unskew"])
-    except (OSError, ValueError, KeyError) as error:
+        written = (about["format"], about["version"])
+        if written == (FORMAT, VERSION):
+            return _truth_of(table, about)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} cannot be read as a truth ({error}): simulate the log again") from error
-    if (about["format"], about["version"]) != (FORMAT, VERSION):
-        raise ValueError(
-            f"{path} has format {about['format']} {about['version']}, but this release reads {FORMAT} {VERSION}: "
-            "simulate the log again"
-        )
+    raise ValueError(f"{path} has format {written[0]} {written[1]}, not {FORMAT} {VERSION}: simulate the log again")
 
+
+def _truth_of(table: pa.Table, about: Mapping[str, Any]) -> Truth:
     def matrix(name: str) -> NDArray:
         values = table[name].combine_chunks()
         return values.flatten().to_numpy(zero_copy_only=False).reshape(len(table), about["n_docs"])
@@ -176,4 +178,6 @@ def _write_truth(truth: Truth, path: Path) -> None:
         "about": truth.about,
     }
     metadata = {"unskew": json.dumps(about, default=str)}
-    pq.write_table(pa.table(columns).replace_schema_metadata(metadata), path, compression="zstd")
+    pq.write_table(
+        pa.table(columns).replace_schema_metadata(metadata), path, compression="zstd", write_page_checksum=True
+    )

@@ -17,10 +17,13 @@ from tempfile import TemporaryDirectory
 import torch
 import torch.distributed.nn  # before a group exists: it keeps the group of its import, whose threads may abort the exit
 from torch import Tensor, distributed, nn
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
 
-from unskew.processes import from_first, is_first, several, total_in_place
+from unskew.processes import LostProcess, from_first, is_first, several, total_in_place
 
 LONGEST = timedelta(days=1)  # others wait while the first validates; a process that ends is noticed immediately
+MEETING = timedelta(minutes=10)  # until all have come: one that died before cannot be noticed
 
 
 @contextmanager
@@ -32,7 +35,15 @@ def joined() -> Iterator[None]:
     if torch.cuda.is_available():
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-    distributed.init_process_group(backend, timeout=LONGEST)
+    try:
+        store, rank, n_processes = next(rendezvous("env://", timeout=MEETING))
+        store.set(f"here {rank}", "")
+        store.wait([f"here {number}" for number in range(n_processes)], MEETING)
+    except distributed.DistError as error:
+        seconds = MEETING.total_seconds()
+        raise LostProcess(f"not all processes of the run have come within {seconds:.0f} s: start all again") from error
+    store = PrefixStore("run", store)
+    distributed.init_process_group(backend, store=store, rank=rank, world_size=n_processes, timeout=LONGEST)
     try:
         yield
     finally:

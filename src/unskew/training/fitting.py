@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from unskew.data.clicks.batches import ClickBatches
+from unskew.data.clicks.build import first_rows
 from unskew.data.clicks.click_log import ClickLog
 from unskew.data.clicks.feedback import Feedback, feedback_of
 from unskew.data.clicks.lineage import Lineage
@@ -113,6 +114,7 @@ def fit_recipe(
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(recipe.settings.seed)
         method = recipe.method_class(problem, **hyper)
+    _warn_of_nothing_to_learn(method, log)
     started = {} if start is None else {"started_from": carry_over(start, method, problem)}
     with alone():
         logs = dict(method.prepare(logs))
@@ -338,18 +340,36 @@ def _check_features(recipe: Recipe, n_features: int) -> None:
         )
 
 
+def _warn_of_nothing_to_learn(method: Method, log: Log | None) -> None:
+    """Warn of a log in memory in which no click or no feature tells the documents of a query apart."""
+    if not isinstance(log, ClickLog) or method.learns_from == "judgements":
+        return
+    sizes = log.mask.sum(axis=1)
+    message = None
+    if not log.graded and log.n_clicks >= (log.sessions * sizes).sum(dtype=np.float64):
+        message = "every document was clicked whenever it was shown: clicks do not say which one is better"
+    elif sizes.max() < 2:
+        if not method.takes_ids:
+            message = (
+                "every list has only one document: most methods compare the documents of a list, and learn nothing here"
+            )
+    elif method.has_ranker and not method.uses_ids and not _differs_within_queries(log):
+        message = "all documents of a query have the same features: a ranker of features cannot order them"
+    if message is not None and is_first():
+        warnings.warn(message, RuntimeWarning, stacklevel=4)
+
+
+def _differs_within_queries(log: ClickLog) -> bool:
+    """Whether any feature differs among the documents of any query, or over time."""
+    first = first_rows(log.version_queries)[log.version_queries]
+    return any(not np.array_equal(column, column[first], equal_nan=True) for column in log.features.T)
+
+
 def _check_sources(recipe: Recipe, log: Log | None, judged: JudgedSet | None) -> None:
     if log is not None and not log.n_sessions:
         raise ValueError("the log is empty: there is nothing to learn from")
     if log is not None and not log.n_clicks:
         raise ValueError("the log has no clicks: there is nothing to learn from. Check the click column.")
-    compares = not recipe.method_class.takes_ids
-    if compares and isinstance(log, ClickLog) and log.mask.sum(axis=1).max() < 2:
-        warnings.warn(
-            "every list has only one document: most methods compare the documents of a list, and learn nothing here",
-            RuntimeWarning,
-            stacklevel=3,
-        )
     context = () if log is None else log.context_names
     if context and recipe.network.kind == "linear" and recipe.ranker == "network":
         warnings.warn(

@@ -494,6 +494,7 @@ class ClickLog(RowFields, LogShape, Displayed):
         """A log from a parquet file, or a folder of them, with one row per impression; arguments as in `from_table`."""
         try:
             table = pq.read_table(path)
+            table.validate(full=True)  # a damaged file may have codes of categories that are not there
         except FileNotFoundError as error:
             raise FileNotFoundError(f"{path} does not exist: pass a parquet file, or a folder of them") from error
         except (OSError, ValueError, pa.ArrowException) as error:

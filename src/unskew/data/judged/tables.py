@@ -88,6 +88,7 @@ def _read(path: str, needed: Sequence[str], optional: Sequence[str] = ()) -> tup
             table = pyarrow.csv.read_csv(path, parse_options=options, convert_options=strings)
         else:
             table = pq.read_table(path)
+            table.validate(full=True)
     except pa.ArrowException as error:
         raise ValueError(f"{path} cannot be read ({str(error).splitlines()[0]}): write it again") from error
     columns = {role: column_called(NAMES[role], table.column_names) for role in (*optional, *needed)}

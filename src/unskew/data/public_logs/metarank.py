@@ -70,9 +70,15 @@ def _events(place: Path) -> Iterator[Event]:
             missing = [key for key in (*NEEDED[kind], "timestamp") if event.get(key) is None]
             if missing:
                 raise ValueError(f"{where}: the event '{kind}' has no '{missing[0]}': add it, or remove the line")
+            items = event["items"] if kind == "ranking" else []
+            if not isinstance(items, list) or not all(isinstance(item, dict) and "id" in item for item in items):
+                raise ValueError(f"{where}: 'items' must be a list of objects, each with an 'id': correct it")
+            if isinstance(time := _moment(event["timestamp"]), int) and time > LAST:
+                raise ValueError(f"{where}: {time:.3g} is not a number of milliseconds since 1970: correct it")
             yield where, event
 
 
+LAST = 10**15  # milliseconds since 1970; what is larger is no time
 NEEDED: Mapping[str, Sequence[str]] = {
     "item": ("item",),
     "ranking": ("id", "items"),
@@ -173,4 +179,4 @@ def _dates(values: Sequence[Any], known: Sequence[Any]) -> list[datetime | None]
 
 def _moment(value: Any) -> int | str:
     """Milliseconds since 1970 as a number, other times as they are."""
-    return int(value) if str(value).isdigit() else str(value)
+    return int(value) if str(value).isdecimal() else str(value)

@@ -135,7 +135,7 @@ def _interactions(path: FilePath) -> Iterator[tuple[str, ElementTree.Element]]:
                     element.clear()
                 elif event == "end" and element.tag == "session":
                     element.clear()
-        except ElementTree.ParseError as error:
+        except (ElementTree.ParseError, LookupError) as error:  # LookupError: an encoding that nobody knows
             raise ValueError(f"{path} is not XML: {error}") from error
 
 
