@@ -17,6 +17,7 @@ import resource
 import shutil
 import signal
 import socket
+import sys
 import time
 import traceback
 from collections import Counter
@@ -191,6 +192,7 @@ def forked(line: list[str], said: Path, before: Callable[[], None] = lambda: Non
         out = os.open(said, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
         os.dup2(out, 1)
         os.dup2(out, 2)
+        sys.stdout, sys.stderr = (os.fdopen(number, "w", buffering=1, closefd=False) for number in (1, 2))
         before()
         app(line, prog_name="unskew")
         code = 0

@@ -82,7 +82,7 @@ STUDIES = {
     "attention": "OUT world:tiny:100 --rows low_rank --coupling 0.3 --form power --steps 3 --sessions 4",
     "campaign": "--seconds 1 --most 1 --part files",
     "click_models_ranking": "--worlds 300 --size tiny --steps 3 --out OUT/rows.jsonl",
-    "growth": "OUT --part 0.02 --commands ingest;rank",
+    "growth": "OUT --part 0.02 --commands ingest;train;rank",
     "never_shown": "OUT world:tiny:documents=12 --logger stochastic --cases 0 --steps 3 --sessions 4",
     "papers_pilot": "--plan",
     "raw_table": "OUT 300",

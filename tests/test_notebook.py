@@ -17,7 +17,7 @@ def by_name(path: Path):
 
 
 def test_there_is_a_tutorial_for_every_reader() -> None:
-    assert [path.stem for path in NOTEBOOKS] == ["own_log", "own_method", "with_labels"]
+    assert [path.stem for path in NOTEBOOKS] == ["movies", "own_log", "own_method", "shop", "ubi", "with_labels"]
 
 
 @pytest.mark.long
