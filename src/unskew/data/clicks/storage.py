@@ -215,7 +215,10 @@ class LogFolder(LogShape, OnScreen):
         n_versions = sum(self.counts("versions"))
         if n_versions * self.n_features * 4 <= mapped_beyond:
             return replace(self._joined(self.shards()), origin=self.lineage)
-        features = new_map((n_versions, self.n_features))
+        try:
+            features = new_map((n_versions, self.n_features))
+        except OverflowError as error:
+            raise ValueError(f"{self.path / ABOUT} is damaged (its counts are no sizes): write the log again") from error
 
         def read() -> Iterator[ClickLog]:
             start = 0
