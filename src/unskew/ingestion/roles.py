@@ -17,6 +17,9 @@ from unskew.ingestion.table_profile import Flags, Integers, Values
 UNIQUE = 0.95  # share of rows that must not share their position, or their document, with another row of the page
 IN_ORDER = 0.9  # share of neighbors in order: sponsored and shuffled documents do not follow the score
 LEAST_PAIRS = 50  # neighboring documents needed to say that a column orders the lists
+LIKE = 0.15  # share of documents that pages of a query have in common, above chance
+LEAST_PAGES = 20  # pairs of pages needed to say that they show the same documents
+ORDERED = "1, 2, 3, … on each result page"
 CHANCE = 1e-6  # if all rows with a value being clicked is less likely than this, the value comes after the click
 MOST_LEVELS = 30  # of a column that may change examination
 SINCE, UNTIL = 6e8, 2.6e9  # seconds since 1970 of plausible times
@@ -66,6 +69,8 @@ class Sample:
     roles: dict[str, Role] = field(default_factory=dict)
     lists: dict[str, dict[str, str]] = field(default_factory=dict)  # roles of several columns, each with its reason
     taken: set[str] = field(default_factory=set)
+    absent: frozenset[str] = frozenset()  # columns that events other than impressions lack
+    doubts: set[str] = field(default_factory=set)  # questions that only you can answer
     repeated: float = 0.0  # share of rows that repeat another
 
     @property
@@ -87,6 +92,12 @@ class Sample:
     def give(self, role: str, value: str, reason: str) -> None:
         self.roles[role] = Role(role, value, reason, COSTS.get(role, ""))
         self.taken |= {value, *value.split(",")}
+
+    def leave(self, role: str) -> None:
+        """Take a role from its column."""
+        if role in self.roles:
+            value = self.roles.pop(role).value
+            self.taken -= {value, *value.split(",")}
 
     def add(self, role: str, name: str, reason: str) -> None:
         self.lists.setdefault(role, {})[name] = reason
@@ -254,13 +265,15 @@ def find_keys(sample: Sample, given: Mapping[str, Any]) -> list[str]:
         if isinstance(given.get(role), str):
             sample.give(role, given[role], "you named it")
     _find_time(sample)
-    for role in ("document", "page", "position", "query", "user"):
+    _find(sample, "page")
+    for role in ("query", "user"):
         _find(sample, role)
-    missing = [] if "session" in sample.roles else _find_session(sample)
-    if "query" not in sample.roles:
-        _find_search(sample)
+    missing = _find_layout(sample)
     set_pages(sample)
-    _check_position(sample)
+    _find_document(sample)
+    _find_query(sample)
+    _find_user(sample)
+    set_pages(sample)
     needed = ("session", "query", "document", "position")
     return [role for role in needed if role not in sample.roles or role in missing]
 
@@ -289,7 +302,7 @@ def _find_time(sample: Sample) -> None:
     if "time" in sample.roles:
         return
     typed = [name for name in sample.free if sample.columns[name].kind in ("time", "text")]
-    able = [name for name in sample.free if name in typed or names.match("time", name)]
+    able = [n for n in sample.free if n in typed or names.match("time", n) or _is_recent(sample.columns[n])]
     times = [name for name in able if seconds(sample.columns[name]) is not None]
     full = [name for name in times if sample.columns[name].present.mean() > 0.9]
     ranked = names.best("time", full) or [name for name in full if name in typed]
@@ -297,6 +310,13 @@ def _find_time(sample: Sample) -> None:
         named = ", and so named" * bool(names.match("time", ranked[0]))
         sample.give("time", ranked[0], f"{'times' if ranked[0] in typed else 'numbers since 1970'}{named}")
     sample.taken |= set(times)  # another time is neither an id nor a feature
+
+
+def _is_recent(values: Values) -> bool:
+    """Whether whole numbers are all times since 2005, within three years of each other: too unlikely for ids."""
+    times = seconds(values) if values.is_whole and values.n_distinct > 5 else None
+    recent = times is not None and not np.isnan(times[values.present]).any() and float(np.nanmin(times)) > 1.1e9
+    return recent and bool(np.nanmax(times) < 2.1e9 and np.ptp(times[values.present]) < 1e8)
 
 
 def _clash(sample: Sample, keys: Sequence[str]) -> float:
@@ -313,21 +333,119 @@ def _clash(sample: Sample, keys: Sequence[str]) -> float:
     return worst
 
 
-def _find_session(sample: Sample) -> list[str]:
-    """The session: a column, or several together, in which no result page shows two documents at one position."""
+def _find_layout(sample: Sample) -> list[str]:
+    """Session and position together: on a page of the right session, positions begin at the first, each once."""
+    _find_early_document(sample)
+    if "session" in sample.roles and "position" in sample.roles:
+        return []
+    ranked = [] if "position" in sample.roles else _positions(sample)
+    for place in ranked:
+        reason = "whole numbers, and so named" if names.match("position", place) else f"{ORDERED} (by values)"
+        sample.give("position", place, reason)
+        if _find_pages(sample):
+            return []
+        sample.leave("position")
+    named = [name for name in ranked if names.match("position", name)]
+    if named:
+        sample.give("position", named[0], "whole numbers, and so named")
+    return [] if _find_pages(sample) or "session" in sample.roles else _find_session(sample)
+
+
+def _find_early_document(sample: Sample) -> None:
+    """A document by its name, if no position can tell result pages apart."""
+    if "position" not in sample.roles and not _positions(sample):
+        _find(sample, "document")
+
+
+def _positions(sample: Sample) -> list[str]:
+    """Columns that may be the position: those so named, then those of which 1 is as frequent as 2, 2 as 3, …"""
+
+    def counts_down(values: Values) -> bool:
+        if not values.is_whole or not 3 <= values.n_distinct <= 1_000 or values.present.mean() < 0.9:
+            return False
+        places, counts = np.unique(values.numbers[np.isfinite(values.numbers)], return_counts=True)
+        dense = places[0] in (0.0, 1.0) and len(places) >= 0.9 * np.ptp(places)
+        return bool(dense and (counts[1:] <= 1.15 * counts[:-1] + 5).all())
+
+    free = [name for name in sample.free if name not in sample.one_a_page]
+    able = [name for name in names.best("position", free) if _is_rank(sample, name, sample.columns[name])]
+    others = [n for n in free if n not in able and counts_down(sample.columns[n]) and not names.match("counter", n)]
+    return [*able, *others]
+
+
+def _begins(sample: Sample, keys: Sequence[str]) -> float:
+    """Share of the result pages of these keys whose first row is at the first position of all."""
+    position, number = sample.of("position"), sample.of("page")
+    if position is None or position.n_distinct < 2:
+        return 1.0
+    places = position.numbers if number is None else position.numbers + 1e6 * number.numbers
+    page = codes_of([sample.columns[name] for name in keys])
+    first = np.full(int(page.max(initial=0)) + 1, np.inf)
+    np.minimum.at(first, page, np.nan_to_num(places, nan=np.inf))
+    return float((first <= np.nanmin(places)).mean())
+
+
+def _find_pages(sample: Sample) -> bool:
+    """The session by values: a column, or two together, whose pages begin at the first position and repeat none."""
+    if "session" in sample.roles:
+        return True
     query, time, user = (sample.keys(role) for role in ("query", "time", "user"))
+
+    def fits(*keys: str) -> bool:
+        present = np.logical_and.reduce([sample.columns[name].present for name in keys])
+        whole = present.mean() > 0.5 and _clash(sample, [*keys, *query]) <= 1 - UNIQUE
+        return whole and _begins(sample, [*keys, *query]) >= IN_ORDER
+
+    named = _named_sessions(sample, query)
+    for name in named:
+        if fits(name):
+            sample.give("session", name, "every position and document occurs once, and so named")
+            return True
+    if sample.of("position") is None:
+        return False
+    roles = ("user", "document", "click", "outcome", "score")
+    other = [name for name in sample.free if name not in named and _may_be_id(sample, name)]
+    other.sort(key=lambda name: -names.is_id(name) - 2 * names.match("session", name))
+    for name in other:
+        if not any(names.match(role, name) >= 2 for role in roles) and fits(name):
+            sample.give("session", name, "every position occurs once on its pages, from the first (by values)")
+            return True
+    counters = [n for n in sample.free if sample.columns[n].is_whole and n not in named and not names.is_id(n)]
+    counters = [n for n in counters if sample.columns[n].n_distinct < 1_000 and names.match("page", n) < 2]
+    counters.sort(key=lambda name: -names.match("counter", name))
+    for name in [*named, *user, *other]:
+        for more in [*counters, *time]:
+            if more != name and fits(name, more) and not _splits(sample, [name, *query], more):
+                sample.give("session", f"{name},{more}", "together they distinguish result pages; one alone does not")
+                return True
+    return False
+
+
+def _may_be_id(sample: Sample, name: str) -> bool:
+    """Whether a column can be the id of a page: text or whole numbers, of more than a few levels."""
+    values = sample.columns[name]
+    able = values.kind in ("text", "other") or (values.kind == "whole" and (names.is_id(name) or values.n_distinct > 5))
+    return able and values.n_distinct > 5 and name not in sample.absent
+
+
+def _named_sessions(sample: Sample, query: Sequence[str]) -> list[str]:
+    """Columns named as sessions; the finest ids first, which distinguish one showing of a query from the next."""
 
     def may_be(name: str) -> bool:
         values, is_id = sample.columns[name], names.is_id(name)
         able = values.kind in ("text", "other") or (values.kind == "whole" and (is_id or values.n_distinct > 5))
-        other = names.match("query", name) == 3 or (names.match("document", name) >= 2 and not is_id)
-        return able and not other and name not in query
+        other = (names.match("query", name) == 3 and not is_id) or (names.match("document", name) >= 2 and not is_id)
+        return able and not other and name not in query and name not in sample.absent
 
     named = [name for name in names.best("session", sample.free, 2) if may_be(name)]
-    # The finest ids distinguish one showing of a query from the next.
-    named.sort(
-        key=lambda name: (-names.is_id(name) - (names.match("session", name) == 3), -sample.columns[name].n_distinct)
-    )
+    fine = {name: sample.columns[name].n_distinct for name in named}
+    return sorted(named, key=lambda name: (-names.is_id(name) - (names.match("session", name) == 3), -fine[name]))
+
+
+def _find_session(sample: Sample) -> list[str]:
+    """The session where pages do not all begin at the first position: the column that repeats none, or so named."""
+    query, time, user = (sample.keys(role) for role in ("query", "time", "user"))
+    named = _named_sessions(sample, query)
     for name in named:
         if _clash(sample, [name, *query]) <= 1 - UNIQUE:
             sample.give("session", name, "every position and document occurs once, and so named")
@@ -353,32 +471,136 @@ def _splits(sample: Sample, keys: Sequence[str], more: str) -> bool:
     return len(np.unique(page)) > 0.6 * len(page) and not sample.one_a_page
 
 
+def _find_document(sample: Sample) -> None:
+    """The document: an id that differs between the rows of a page, and returns on other pages; a name helps."""
+    if "document" in sample.roles:
+        return
+
+    def once(name: str) -> bool:
+        codes = sample.columns[name].codes
+        twice = 1 - len(np.unique(sample.page * (int(codes.max()) + 2) + codes)) / max(sample.n, 1)
+        return bool(twice <= 1 - UNIQUE and sample.columns[name].present.mean() > IN_ORDER)
+
+    able = [n for n in sample.free if _is_document(sample, n, sample.columns[n]) and n not in sample.absent]
+    able = [n for n in able if "session" not in sample.roles or once(n)]
+    wide = np.bincount(sample.page).max(initial=0) if sample.n else 0
+
+    def is_id(name: str) -> bool:
+        values = sample.columns[name]
+        return wide < values.n_distinct < 0.9 * sample.n and (values.kind == "text" or names.is_id(name))
+
+    def rank(name: str) -> Any:
+        values, fit = sample.columns[name], names.match("document", name)
+        spaces = values.kind == "text" and sum(" " in str(level) for level in values.levels) > 0.3 * len(values.levels)
+        return not names.is_id(name) and fit < 2, spaces, -fit - names.is_id(name), -values.n_distinct
+
+    chosen = min((n for n in able if names.match("document", n) or is_id(n)), key=rank, default=None)
+    if chosen is None or not names.match("document", chosen):
+        reason = "ids that differ on a page and return on others (by values)"
+        if chosen is not None:
+            sample.give("document", chosen, reason)
+    else:
+        sample.give("document", chosen, f"{sample.columns[chosen].n_distinct:,} ids, and so named")
+    _find(sample, "document")
+
+
+def overlap(sample: Sample, keys: Sequence[str]) -> tuple[float, int]:
+    """How many more documents two pages with the same value share than two others; and the number of such pairs."""
+    document = sample.of("document")
+    if document is None or not sample.n:
+        return 0.0, 0
+    n_pages, n_codes = int(sample.page.max()) + 1, int(document.codes.max()) + 2
+    value = np.zeros(n_pages, np.int64)
+    value[sample.page] = codes_of([sample.columns[name] for name in keys])
+    known = np.ones(n_pages, bool)
+    known[sample.page] = np.logical_and.reduce([sample.columns[name].present for name in keys])
+    pages = np.flatnonzero(known)
+    pages = pages[np.argsort(value[pages], kind="stable")]
+    shown = np.unique(sample.page * n_codes + document.codes)
+
+    def shared(first: Integers, second: Integers) -> float:
+        other = np.full(n_pages, -1)
+        other[first] = second
+        rows = other[sample.page] >= 0
+        wanted = other[sample.page][rows] * n_codes + document.codes[rows]
+        found = shown[np.minimum(np.searchsorted(shown, wanted), len(shown) - 1)] == wanted
+        return float(found.mean()) if rows.any() else 0.0
+
+    same = value[pages[1:]] == value[pages[:-1]]
+    if not same.any():
+        return 0.0, 0
+    chance = shared(pages, np.random.default_rng(0).permutation(pages))
+    return shared(pages[:-1][same], pages[1:][same]) - chance, int(same.sum())
+
+
+def _of_page(sample: Sample) -> list[str]:
+    """Free columns with one value on a page, and several over all."""
+    able = [n for n in sample.free if sample.columns[n].n_distinct > 1 and sample.columns[n].kind != "flag"]
+    return [name for name in able if name in sample.one_a_page or not sample.varies(name)]
+
+
+def _find_query(sample: Sample) -> None:
+    """The query: the column of a page that tells best which documents are shown; a name helps, but does not decide."""
+    named = sample.value("query")
+    if named is not None and sample.roles["query"].reason == "you named it":
+        return
+    if named is not None:  # judge by the pages that values alone tell
+        gain, pairs = overlap(sample, [*sample.keys("query")])
+        if gain > LIKE or pairs < LEAST_PAGES:
+            return
+    document = sample.of("document")
+    ids = set() if document is None else set(document.levels)
+    gains: dict[str, float] = {}
+    for name in _of_page(sample):
+        values = sample.columns[name]
+        if values.kind not in ("text", "whole", "other") or values.n_distinct < 5 or names.match("experiment", name):
+            continue
+        gain, pairs = overlap(sample, [name])
+        if gain > LIKE and pairs >= LEAST_PAGES:
+            count = values.kind == "whole" and not names.is_id(name) and not names.match("query", name)
+            shown = len(ids & set(values.levels)) > 0.9 * values.n_distinct  # documents that a page starts from
+            gains[name] = gain + 0.05 * min(names.match("query", name), 3) + 0.15 * shown - 0.15 * count
+    if gains:
+        name = max(gains, key=lambda name: gains[name])
+        sample.leave("query")
+        sample.give("query", name, "pages with the same value show the same documents (by values)")
+        sample.doubts |= (
+            {f"{named} is named like the query, but {name} tells which documents are shown"} if named else set()
+        )
+    elif named is None:
+        _find_search(sample)
+
+
 def _find_search(sample: Sample) -> None:
     """The query of a page without a text: the columns that define the search."""
-    set_pages(sample)
     able = [
         name
-        for name in names.best("search", sample.free)
-        if sample.columns[name].kind == "text"
-        and (name in sample.one_a_page or not sample.varies(name))
-        and len(np.unique(sample.columns[name].codes)) > 1
+        for name in names.best("search", _of_page(sample))
+        if sample.columns[name].kind == "text" and not names.says("device", name)
     ]
-    if able:
+    gain, pairs = overlap(sample, able) if able else (0.0, 0)
+    if able and (gain > LIKE or pairs < LEAST_PAGES):
         sample.give("query", ",".join(able), "no column holds the text of the search; these define it")
 
 
-def _check_position(sample: Sample) -> None:
-    """A position by its values where no name tells: 0, 1, 2, … or 1, 2, 3, … on most result pages."""
-    if "position" in sample.roles or "session" not in sample.roles:
+def _find_user(sample: Sample) -> None:
+    """A user: an id with several pages, which show no more of the same documents than others; where no name tells."""
+    if "user" in sample.roles or "session" not in sample.roles:
         return
-    for name in sample.free:
+    n_pages = len(np.unique(sample.page))
+    for name in sorted(_of_page(sample), key=lambda name: (-names.is_id(name), -names.match("user", name))):
         values = sample.columns[name]
-        if not values.is_whole or values.n_distinct < 2 or values.numbers.min() not in (0.0, 1.0):
+        if not (values.kind == "text" or (values.kind == "whole" and names.is_id(name))) or name in sample.absent:
             continue
-        order = np.lexsort((values.numbers, sample.page))
-        if (values.numbers[order] - values.numbers.min() == shown_order(sample.page[order])).mean() > IN_ORDER:
-            sample.give("position", name, "1, 2, 3, … on each result page (by values: its name does not say it)")
-            set_pages(sample)
+        _, rows = np.unique(sample.page, return_index=True)
+        codes = values.codes[rows]
+        codes = codes[codes >= 0]
+        returns = len(codes) / max(len(np.unique(codes)), 1)
+        apart = (np.diff(np.flatnonzero(codes == np.bincount(codes).argmax())) > 1).any() if len(codes) else False
+        many = values.n_distinct >= max(20, n_pages / 50)
+        gain, _ = overlap(sample, [name])
+        if many and returns >= 1.5 and apart and gain < LIKE / 2 and not names.match("experiment", name):
+            sample.give("user", name, f"{values.n_distinct:,} ids with several pages each (by values)")
             return
 
 
