@@ -167,6 +167,8 @@ def _proposed(look: Look, tables: Tables, given: dict[str, Any]) -> Proposal:
         findings.tell("not_found", role="click", found=", ".join(look.first))
     take_positions(sample, findings)
     after = find_others(sample)
+    for doubt in sorted(sample.doubts):
+        findings.say(doubt, ask=True)
     _say_after(sample, findings, after, given)
     sizes = _page_sizes(sample, findings)
     checks.check_keys(sample, findings, facts)
@@ -202,7 +204,7 @@ def _refuse_unknown(look: Look, given: Mapping[str, Any]) -> None:
 def _draft(columns: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[Form, Sample, list[str]]:
     """The form, the shown documents of a sample with their keys, and the roles that were not found."""
     form = form_of(columns, given)
-    sample = Sample(dict(form.columns), form.one_a_page)
+    sample = form.sample or Sample(dict(form.columns), form.one_a_page)
     if form.name == "pages":
         sample.give("document", form.options["document"], "a list of ids per result page, shown in this order")
         sample.give("position", "position", "the place in the list")
@@ -212,7 +214,7 @@ def _draft(columns: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[Form, 
     if form.clicked is not None:
         reason = form.reasons.get("click", "flags beside the documents" if form.name == "pages" else "events")
         sample.give("click", form.clicked, reason)
-    missing = find_keys(sample, given)
+    missing = find_keys(sample, given) if form.sample is None else form.missing
     if form.name == "pages":
         missing = [role for role in missing if role != "position"]
         set_pages(sample)

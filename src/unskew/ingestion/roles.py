@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -397,8 +398,23 @@ def _find_pages(sample: Sample) -> bool:
         return whole and _begins(sample, [*keys, *query]) >= IN_ORDER
 
     named = _named_sessions(sample, query)
+    counters = [n for n in sample.free if sample.columns[n].is_whole and n not in named and not names.is_id(n)]
+    counters = [n for n in counters if sample.columns[n].n_distinct < 1_000 and names.match("page", n) < 2]
+    counters.sort(key=lambda name: -names.match("counter", name))
+
+    def give_pair(firsts: Sequence[str], others: Sequence[str]) -> bool:
+        for name, more in product(firsts, others):
+            if more != name and fits(name, more) and not _splits(sample, [name, *query], more):
+                sample.give("session", f"{name},{more}", "together they distinguish result pages; one alone does not")
+                return True
+        return False
+
     for name in named:
         if fits(name):
+            if query and _clash(sample, [name]) > 1 - UNIQUE:  # several searches: a number of the search tells more
+                query = []
+                if give_pair([name], [n for n in counters if names.match("counter", n)]):
+                    return True
             sample.give("session", name, "every position and document occurs once, and so named")
             return True
     if sample.of("position") is None:
@@ -410,15 +426,7 @@ def _find_pages(sample: Sample) -> bool:
         if not any(names.match(role, name) >= 2 for role in roles) and fits(name):
             sample.give("session", name, "every position occurs once on its pages, from the first (by values)")
             return True
-    counters = [n for n in sample.free if sample.columns[n].is_whole and n not in named and not names.is_id(n)]
-    counters = [n for n in counters if sample.columns[n].n_distinct < 1_000 and names.match("page", n) < 2]
-    counters.sort(key=lambda name: -names.match("counter", name))
-    for name in [*named, *user, *other]:
-        for more in [*counters, *time]:
-            if more != name and fits(name, more) and not _splits(sample, [name, *query], more):
-                sample.give("session", f"{name},{more}", "together they distinguish result pages; one alone does not")
-                return True
-    return False
+    return give_pair([*named, *user, *other], [*counters, *time])
 
 
 def _may_be_id(sample: Sample, name: str) -> bool:
@@ -542,33 +550,39 @@ def _of_page(sample: Sample) -> list[str]:
 def _find_query(sample: Sample) -> None:
     """The query: the column of a page that tells best which documents are shown; a name helps, but does not decide."""
     named = sample.value("query")
-    if named is not None and sample.roles["query"].reason == "you named it":
+    if named is not None and (sample.roles["query"].reason == "you named it" or named not in sample.columns):
         return
-    if named is not None:  # judge by the pages that values alone tell
-        gain, pairs = overlap(sample, [*sample.keys("query")])
-        if gain > LIKE or pairs < LEAST_PAGES:
-            return
+    sample.leave("query")
     document = sample.of("document")
     ids = set() if document is None else set(document.levels)
     gains: dict[str, float] = {}
     for name in _of_page(sample):
-        values = sample.columns[name]
+        values, fit = sample.columns[name], names.match("query", name)
         if values.kind not in ("text", "whole", "other") or values.n_distinct < 5 or names.match("experiment", name):
             continue
         gain, pairs = overlap(sample, [name])
         if gain > LIKE and pairs >= LEAST_PAGES:
-            count = values.kind == "whole" and not names.is_id(name) and not names.match("query", name)
+            count = values.kind == "whole" and not names.is_id(name) and not fit
             shown = len(ids & set(values.levels)) > 0.9 * values.n_distinct  # documents that a page starts from
-            gains[name] = gain + 0.05 * min(names.match("query", name), 3) + 0.15 * shown - 0.15 * count
-    if gains:
-        name = max(gains, key=lambda name: gains[name])
-        sample.leave("query")
-        sample.give("query", name, "pages with the same value show the same documents (by values)")
-        sample.doubts |= (
-            {f"{named} is named like the query, but {name} tells which documents are shown"} if named else set()
-        )
-    elif named is None:
+            gains[name] = gain + 0.05 * fit + 0.15 * shown - 0.15 * count
+    alike = [name for name in gains if gains[name] > max(gains.values()) - 0.05]
+    best = min(alike, key=lambda name: (sample.columns[name].n_distinct, -gains[name]), default=None)
+    if best is not None and (
+        named is None or best == named or names.match("query", best) or _gain(sample, named) < LIKE
+    ):
+        sample.give("query", best, "pages with the same value show the same documents (by values)")
+    elif named is not None:
+        sample.give("query", named, f"{sample.columns[named].n_distinct:,} values, and so named")
+    if best is not None and named is not None and not names.match("query", best) and sample.value("query") == best:
+        sample.doubts.add(f"{named} is named like the query, but {best} tells which documents are shown: pass --query")
+    if "query" not in sample.roles:
         _find_search(sample)
+
+
+def _gain(sample: Sample, name: str) -> float:
+    """How many more documents pages with the same value share; 1 if no value returns, so that it may be true."""
+    gain, pairs = overlap(sample, [name])
+    return gain if pairs >= LEAST_PAGES else 1.0
 
 
 def _find_search(sample: Sample) -> None:
