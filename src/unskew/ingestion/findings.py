@@ -30,7 +30,8 @@ ASKED = {  # only you can decide
 SENTENCES = {
     "position": "{name} is {what}: a ranker does not know it when it ranks; left out. Do not pass --feature {name}",
     "production": "{name} is the position on {share:.0%} of rows, the order of production: left out",
-    "follows": "{name} follows the position (larger in every row below): left out. Do not pass --feature {name}",
+    "follows": "{name} follows the position (larger, or smaller, in nearly every row below): left out. Do not pass "
+    "--feature {name}",
     "constant": "{name} has one value ({value}): left out",
     "of_page": "{name} is the same for all documents of a page: not a feature; --context {name} keeps it, if it "
     "describes the user or the moment",

@@ -236,8 +236,10 @@ def _say_after(sample: Sample, findings: Findings, after: Mapping[str, str], giv
     for name in sample.lists.get("grade", ()):
         if name in asked:
             findings.say(f"{name} is known only after the click: leave out --feature {name}, use --grade", ask=True)
+    for name in sample.follows:
+        findings.tell("follows", name=name)
     for name in sample.lists.get("bias", ()):
-        if names.match("sponsored", name):
+        if sample.columns[name].is_binary and sample.varies(name):
             findings.say(
                 f"{name} marks sponsored or pinned results, whose place says nothing about relevance: --bias {name}, "
                 f'or --where "not {name}" to leave them out'

@@ -58,8 +58,9 @@ purchase: purchase purchased order ordered bought buy booking booked book apply 
 """
 # The same few words as abbreviations, and in German, French, Spanish, Italian, Dutch and Portuguese.
 _MORE = """
-session: such sitzung besuch visita visite bezoek seance recherche suche sesion busqueda sessione ricerca sessie zoekopdracht sessao pesquisa aufruf
-    suchlauf consulta anfrage requete solicitud richiesta
+session: such sitzung besuch visita visite bezoek seance recherche suche
+    sesion busqueda sessione ricerca sessie zoekopdracht sessao pesquisa aufruf suchlauf consulta anfrage
+    requete solicitud richiesta
 query: such qry trm kw kwd begriff suchbegriff suchwort stichwort suchtext requete terme motcle mot busqueda
     consulta termino palabra ricerca termine parola zoekterm zoekwoord zoekopdracht term busca pesquisa termo palavra
     anfrage frage seed anchor
@@ -99,13 +100,13 @@ search: stadt ort ziel ville lieu ciudad citta plaats cidade feld filtre filtro 
 counter: sq cnt schritt laufnr etape paso passo stap indice
 filler: idx index cd kd raw norm nummer nr numero num nro cod code codigo codice ident ident schluessel cle
     clave chiave sleutel de der die das du des la le el il da do di van del della ist wurde est fue
-id: kennung
+id: kennung ausweis card karte token
 opened: ansicht detail details klick geklickt angeklickt geoffnet offnen aufruf clic ouvrir ouvert consultation
     fiche apertura abrir abierto aperto aprire clique aberto klik geopend openen bekeken
 shown: treffer anzeige angezeigt einblendung trefferliste resultat affichage affiche impresion mostrado impressione
     mostrato visualizzazione weergave getoond vertoning impressie impressao exibicao exibido resultado risultato
     resultaat
-device: mobil handy telefono telefon smart rechner ordinateur ordenador computador tableta telephone terminal kiosk appli
+device: mobil handy telefono telefon smart rechner ordinateur ordenador computador tableta telephone terminal kiosk
     rwd mob dsk dsktp tab tblt
 purchase: ord prch purch bght bkd gekauft kauf bestellt bestellung gebucht buchung achat achete commande compra
     comprado pedido acquisto acquistato ordine prenotazione gekocht aankoop bestelling besteld comprou encomenda
@@ -155,7 +156,7 @@ SHUFFLES = (
 
 
 def words(name: str) -> list[str]:
-    """Lower-case words of a name, without plurals and accents: `listingIds` → listing, id; `Suchbegriff` → such, begriff."""
+    """Lower-case words of a name, without plurals and accents: `listingIds` → listing, id; `suchnr` → such, nr."""
     plain = "".join(c for c in unicodedata.normalize("NFKD", name) if not unicodedata.combining(c)).replace("ß", "ss")
     split = re.sub(r"([a-z0-9])([A-Z])|([A-Z])(?=[A-Z][a-z])", r"\1\3 \2", plain)
     found = re.findall(r"[A-Za-z]+|\d+", split)

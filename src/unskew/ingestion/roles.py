@@ -71,6 +71,7 @@ class Sample:
     lists: dict[str, dict[str, str]] = field(default_factory=dict)  # roles of several columns, each with its reason
     taken: set[str] = field(default_factory=set)
     absent: frozenset[str] = frozenset()  # columns that events other than impressions lack
+    follows: list[str] = field(default_factory=list)  # columns that order nearly all pages
     doubts: set[str] = field(default_factory=set)  # questions that only you can answer
     repeated: float = 0.0  # share of rows that repeat another
 
@@ -192,15 +193,16 @@ def _is_user(_: Sample, name: str, values: Values) -> bool:
 
 def _is_click(sample: Sample, name: str, values: Values) -> bool:
     beside = name not in sample.one_a_page and not names.is_id(name) and not names.match("outcome", name)
-    return beside and (values.is_binary or _is_count(values))
+    before = names.says("before", name) or (values.n_distinct > 1 and is_state(sample, values.is_set, ("document",)))
+    return beside and not before and (values.is_binary or _is_count(values))
 
 
 def _is_seen(sample: Sample, name: str, values: Values) -> bool:
     clicked = sample.clicked
     able = values.is_binary or (values.is_numeric and float(np.nanmin(values.numbers)) >= 0)
-    if not able or clicked is None or not sample.varies(name):
+    if not able or clicked is None or clicked.all() or not sample.varies(name):
         return False
-    return bool(values.is_set[clicked].mean() > values.is_set[~clicked].mean() > 0)
+    return bool(values.is_set[clicked].mean() > max(0.8, values.is_set[~clicked].mean()) and (~values.is_set).any())
 
 
 def _is_probability(_: Sample, __: str, values: Values) -> bool:
@@ -604,7 +606,8 @@ def _find_user(sample: Sample) -> None:
     n_pages = len(np.unique(sample.page))
     for name in sorted(_of_page(sample), key=lambda name: (-names.is_id(name), -names.match("user", name))):
         values = sample.columns[name]
-        if not (values.kind == "text" or (values.kind == "whole" and names.is_id(name))) or name in sample.absent:
+        sparse = values.is_whole and np.nanmin(values.numbers) > 1e4 and np.ptp(values.numbers[values.present]) > 1e3
+        if not (values.kind == "text" or sparse or names.is_id(name)) or name in sample.absent:
             continue
         _, rows = np.unique(sample.page, return_index=True)
         codes = values.codes[rows]
@@ -623,23 +626,61 @@ def find_clicks(sample: Sample) -> bool:
     _find(sample, "click")
     if "click" in sample.roles:
         return True
-    falling = [
-        name
+    flags = {
+        name: sample.columns[name].is_set
         for name in sample.free
         if name not in sample.one_a_page
         and not names.is_id(name)
-        and sample.columns[name].is_binary
+        and (sample.columns[name].is_binary or _is_count(sample.columns[name]))
         and sample.varies(name)
         and _falls(sample, name)
+        and not _is_seen_down(sample, name)
+        and not _places(sample, name)
+        and not is_state(sample, sample.columns[name].is_set)
         and not any(names.match(role, name) for role in ("outcome", "sponsored", "seen", "layout"))
-    ]
-    if len(falling) == 1:
-        reason = f"{sample.rate(falling[0])} of rows, more often higher up (by values: its name does not say it)"
-        sample.give("click", falling[0], reason)
-    return len(falling) == 1
+    }
+    # Feedback of other kinds comes with a click.
+    widest = [n for n in flags if all((flags[n] & other).sum() > 0.6 * other.sum() for other in flags.values())]
+    if len(widest) == 1:
+        reason = f"{sample.rate(widest[0])} of rows, more often higher up (by values: its name does not say it)"
+        sample.give("click", widest[0], reason)
+    return len(widest) == 1
 
 
-def _falls(sample: Sample, name: str) -> bool:
+def is_state(sample: Sample, flags: Flags, roles: Sequence[str] = ("user", "document")) -> bool:
+    """Whether a flag belongs to a document, or to a user's document: if set once, it is set on other pages, too."""
+    keys = [sample.columns[name] for role in roles for name in sample.keys(role)]
+    if not keys or not flags.any():
+        return False
+    flags = flags if flags.mean() < 0.5 else ~flags
+    cells, known = codes_of(keys), np.logical_and.reduce([values.present for values in keys])
+    order = np.lexsort((sample.page, cells))
+    order = order[known[order]]
+    again = (cells[order][1:] == cells[order][:-1]) & (sample.page[order][1:] != sample.page[order][:-1])
+    first, second = flags[order][:-1][again], flags[order][1:][again]
+    return bool(first.sum() >= 5 and (first & second).sum() > 0.8 * max(first.sum(), second.sum()))
+
+
+def _is_seen_down(sample: Sample, name: str) -> bool:
+    """Whether a flag is set down to some position of each page, as what was seen is."""
+    flags, page = sample.columns[name].is_set[sample.order], sample.page[sample.order]
+    together = page[1:] == page[:-1]
+    gaps = (flags[1:] & ~flags[:-1] & together).sum()
+    several = (flags[1:] & flags[:-1] & together).sum()
+    return bool(several > LEAST_PAIRS and gaps < 0.05 * several)
+
+
+def _places(sample: Sample, name: str) -> str:
+    """The few positions at which a flag is set, as sponsored results are, as text; empty: it is set anywhere."""
+    flags, values = sample.columns[name].is_set[sample.order], sample.of("position")
+    place = shown_order(sample.page[sample.order]) if values is None else values.numbers[sample.order].astype(np.int64)
+    counts, rows = np.bincount(place[flags]), np.bincount(place)
+    at = np.flatnonzero(counts > 0.02 * counts.sum()) if counts.sum() >= LEAST_PAGES else np.zeros(0, np.int64)
+    few = 0 < len(at) <= max(1, (rows > 0).sum() // 4) and counts[at].sum() > 0.95 * counts.sum()
+    return ", ".join(map(str, at)) if few and (counts[at] < 0.98 * rows[at]).all() else ""
+
+
+def _falls(sample: Sample, name: str, most: float = 0.5) -> bool:
     """Whether a flag is set more often in the upper half of the pages, and does not belong to the document."""
     flags, upper = sample.columns[name].is_set[sample.order], sample.upper
     above, below = (flags[half].mean() if half.any() else 0.0 for half in (upper, ~upper))
@@ -648,19 +689,23 @@ def _falls(sample: Sample, name: str) -> bool:
         states = np.unique(document.codes * 2 + sample.columns[name].is_set)
         if len(states) == document.n_distinct:
             return False
-    return above > 1.5 * below and 0 < flags.mean() < 0.5
+    return above > 1.5 * below and 0 < flags.mean() < most
 
 
 def find_others(sample: Sample) -> dict[str, str]:
     """Roles that a log gains from, and features; returns what is known only after the click, with the reason."""
     sample.taken |= {name for name in sample.free if sample.columns[name].n_distinct == 0}
+    after = _find_outcomes(sample)
+    _find_bias(sample)
     if "intervention" not in sample.roles:
         _find_interventions(sample)
-    _find_bias(sample)
-    after = _find_outcomes(sample)
     _find_score(sample)
     _find(sample, "display_probability")
     _find(sample, "seen")
+    down = [n for n in sample.free if sample.columns[n].is_binary and _is_seen(sample, n, sample.columns[n])]
+    down = [name for name in down if _is_seen_down(sample, name) and _falls(sample, name, most=1.0)]
+    if "seen" not in sample.roles and len(down) == 1:
+        sample.give("seen", down[0], "set from the top down to some position, and on all clicks (by values)")
     _find_context(sample)
     return after
 
@@ -682,6 +727,40 @@ def _find_interventions(sample: Sample) -> None:
             random = dict.fromkeys((level for level in shuffled if "swap" not in level.lower()), "")
             sample.lists |= {"shuffled": random} if random else {}
             return
+    _find_shuffles(sample)
+
+
+def _find_shuffles(sample: Sample) -> None:
+    """An intervention by values: levels of a page on which no column is in order, though one is on all others."""
+    scores = {name: share for name in sample.free if (share := falling(sample, name)) is not None and share > 0.75}
+    able = [n for n in _levels_of_page(sample) if scores and not names.match("device", n)]
+    for score in sorted(scores, key=lambda name: -scores[name])[:2]:
+        for name in able:
+            codes = sample.columns[name].codes
+            shares = {code: falling(sample, score, codes == code) for code in np.unique(codes)}
+            known = {code: share for code, share in shares.items() if share is not None}
+            if not known or max(known.values()) < IN_ORDER:
+                continue
+            shuffled = [code for code, share in known.items() if share < max(known.values()) - 0.1 and code >= 0]
+            rows = np.isin(codes, shuffled)
+            others = (
+                [n for n in sample.free if n != score and sample.varies(n)] if shuffled and rows.mean() < 0.5 else []
+            )
+            orders = [share for n in others if (share := falling(sample, n, rows)) is not None]
+            if not orders or max(max(orders), 1 - min(orders)) > 0.8:  # sorted by another column
+                continue
+            levels = [str(sample.columns[name].levels[code]) for code in shuffled]
+            sample.give(
+                "intervention", name, f"{score} orders the pages of all levels but {', '.join(levels)} (by values)"
+            )
+            sample.lists["shuffled"] = dict.fromkeys(levels, "")
+            return
+
+
+def _levels_of_page(sample: Sample) -> list[str]:
+    """Free columns of a page with few levels, one of which may be missing."""
+    able = [name for name in sample.free if name in sample.one_a_page or not sample.varies(name)]
+    return [name for name in able if 2 <= len(np.unique(sample.columns[name].codes)) <= MOST_LEVELS]
 
 
 def _find_bias(sample: Sample) -> None:
@@ -690,12 +769,30 @@ def _find_bias(sample: Sample) -> None:
         if not 2 <= values.n_distinct <= MOST_LEVELS:
             continue
         levels = [str(level) for level in values.levels if level not in (None, "")]
+        agents = "/" in levels[0] or max(map(len, levels)) > 40  # names of programs, not of devices
+        beside = name not in sample.one_a_page and values.is_binary and sample.varies(name)
         if names.match("sponsored", name) and values.is_binary:
             sample.add("bias", name, f"marks sponsored or pinned results, {sample.rate(name)} of rows")
-        elif values.kind == "text" and 2 * sum(names.says("device", level) for level in levels) >= len(levels):
+        elif beside and (at := _places(sample, name)) and not is_state(sample, values.is_set):
+            sample.add("bias", name, f"set only at positions {at}, as sponsored or pinned results are (by values)")
+        elif (
+            values.kind == "text"
+            and not agents
+            and 2 * sum(names.says("device", level) for level in levels) >= len(levels)
+        ):
             sample.add("bias", name, f"{', '.join(sorted(levels)[:4])}: devices show pages differently")
         elif values.kind == "text" and names.match("layout", name) >= 2:
             sample.add("bias", name, "the layout of the page")
+
+
+def _expected(sample: Sample, has: Flags, clicked: Flags) -> float:
+    """The share of clicked rows with a value, if it were as frequent on them as on others at the same position."""
+    place = np.zeros(sample.n, np.int64)
+    place[sample.order] = shown_order(sample.page[sample.order])
+    rows, values = np.bincount(place[~clicked]), np.bincount(place[~clicked], weights=has[~clicked])
+    share = np.zeros(int(place.max(initial=0)) + 1)
+    share[: len(rows)] = values / np.maximum(rows, 1)
+    return float(share[place[clicked]].mean()) if clicked.any() else 0.0
 
 
 def _find_outcomes(sample: Sample) -> dict[str, str]:
@@ -713,44 +810,60 @@ def _find_outcomes(sample: Sample) -> dict[str, str]:
             continue
         only = not bool((has & ~clicked).any()) and 0 < rate < 1 and rate ** len(np.unique(pairs[has])) < CHANCE
         outcome, dwell = _is_outcome(name), bool(names.match("dwell", name))
-        counts = values.is_binary or _is_count(values)
-        far_more = has[clicked].sum() / max(clicked.sum(), 1) > 2 * max(
-            has[~clicked].sum() / max((~clicked).sum(), 1), 1e-9
-        )
-        if outcome and not dwell and counts and not np.array_equal(has, clicked):
-            share = f"{has[clicked].mean():.0%} of clicks" if only else f"{has.mean():.1%} of rows"
-            sample.add("grade", name, f"feedback, {share}")
-        elif only:
+        counts = (values.is_binary or _is_count(values)) and not names.says("after", name)
+        part = float(has[clicked].mean()) if clicked.any() else 0.0
+        more = part / max(_expected(sample, has, clicked), 1e-9)
+        before = not only and more < 10 and (names.says("before", name) or is_state(sample, has))
+        known = outcome or (part < 0.9 and values.n_distinct <= MOST_LEVELS)
+        if only and counts and not dwell and known and not np.array_equal(has, clicked):
+            sample.add("grade", name, f"feedback, {part:.0%} of clicks")
+        if only and name not in sample.taken:
             after[name] = "nonzero only on clicked rows" if values.is_numeric else "filled only on clicked rows"
-        elif (outcome or dwell) and values.is_numeric and sample.varies(name) and far_more:
+        elif only or before or not values.is_numeric or not sample.varies(name):
+            continue
+        elif outcome and counts and not dwell and more > 3:
+            sample.add("grade", name, f"feedback, {has.mean():.1%} of rows")
+        elif (outcome or dwell) and more > 2:
             after[name] = "its name, and it is nonzero far more often on clicked rows"
+        elif outcome and values.is_binary:
+            sample.doubts.add(
+                f"{name} is named like feedback, but is nearly as frequent without a click: pass --grade {name}, or "
+                f"--feature {name} if it is known before"
+            )
+            sample.taken.add(name)
+        elif more > 10 and has.sum() >= LEAST_PAIRS:
+            after[name] = "nonzero ten times as often on clicked rows"
     sample.taken |= set(after)
     return after
 
 
 def _find_score(sample: Sample) -> None:
-    if "policy_score" in sample.roles:
-        return
     orders = {name: share for name in sample.free if (share := falling(sample, name)) is not None}
     named = {name: bool(names.match("score", name)) for name in orders}
     scores = [name for name, share in orders.items() if share >= (IN_ORDER if named[name] else 0.97)]
-    if scores:
+    if scores and "policy_score" not in sample.roles:
         name = min(scores, key=lambda name: (-named[name], -orders[name]))
         sample.give("policy_score", name, f"falls from one position to the next in {orders[name]:.0%} of pairs")
+    for name, share in orders.items():  # a feature that orders lists so well is the position, or a score of production
+        if name not in sample.taken and max(share, 1 - share) >= 0.97:
+            sample.taken.add(name)
+            sample.follows.append(name)
 
 
-def falling(sample: Sample, name: str) -> float | None:
-    """Share of neighboring documents in falling order; None: not a column that could order lists."""
+def falling(sample: Sample, name: str, rows: Flags | None = None) -> float | None:
+    """Share of neighboring documents in falling order, of some rows; None: not a column that could order lists."""
     values = sample.columns[name]
     if not values.is_numeric or values.is_binary or name in sample.one_a_page or sample.n < 2:
         return None
-    usual = np.ones(sample.n, bool)
+    usual = np.ones(sample.n, bool) if rows is None else rows
     intervention = sample.of("intervention")
     if intervention is not None:
         shuffled = sample.lists.get("shuffled", {})
-        usual = np.array([str(level) not in shuffled for level in intervention.levels] + [True])[intervention.codes]
+        usual = (
+            np.array([str(level) not in shuffled for level in intervention.levels] + [True])[intervention.codes] & usual
+        )
     for flag in sample.lists.get("bias", {}):
-        if names.match("sponsored", flag):
+        if sample.columns[flag].is_binary and sample.varies(flag):
             usual = usual & ~sample.columns[flag].is_set
     numbers, page, usual = values.numbers[sample.order], sample.page[sample.order], usual[sample.order]
     together = (page[1:] == page[:-1]) & usual[1:] & usual[:-1]

@@ -317,7 +317,7 @@ def _events(columns: dict[str, Values], event: str, shown: list[str], given: Map
     absent = [
         name
         for name, column in columns.items()
-        if max((column.present[rows].mean() for rows in kinds), default=1.0) < 0.5
+        if max((column.present[rows].mean() for rows in kinds), default=1.0) < 0.5 * column.present[is_shown].mean()
     ]
     kept = {name: column.filter(is_shown) for name, column in columns.items() if name != event}
     form.sample = Sample(kept, absent=frozenset(absent))
