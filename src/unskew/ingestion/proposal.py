@@ -176,7 +176,8 @@ def _proposed(look: Look, tables: Tables, given: dict[str, Any]) -> Proposal:
     checks.check_clicks(sample, findings)
     checks.check_times(sample, findings)
     cap = checks.check_users(look, sample, findings, where)
-    find_features(sample, findings, facts, given.get("feature"), apart=apart)
+    if {"session", "document"} <= {*sample.roles}:  # without pages, nothing tells a feature from the position
+        find_features(sample, findings, facts, given.get("feature"), apart=apart)
     _check_pages(look, form, findings)
     if apart:
         _check_other_table(look, tables, sample, findings)

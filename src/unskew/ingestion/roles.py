@@ -22,6 +22,7 @@ LIKE = 0.15  # share of documents that pages of a query have in common, above ch
 LEAST_PAGES = 20  # pairs of pages needed to say that they show the same documents
 ORDERED = "1, 2, 3, … on each result page"
 CHANCE = 1e-6  # if all rows with a value being clicked is less likely than this, the value comes after the click
+MOST_ARMS = 10  # levels of an intervention without a name
 MOST_LEVELS = 30  # of a column that may change examination
 SINCE, UNTIL = 6e8, 2.6e9  # seconds since 1970 of plausible times
 SCALES = (1.0, 1e3, 1e6, 1e9)  # seconds, milliseconds, microseconds, nanoseconds
@@ -308,7 +309,7 @@ def _find_time(sample: Sample) -> None:
     able = [n for n in sample.free if n in typed or names.match("time", n) or _is_recent(sample.columns[n])]
     times = [name for name in able if seconds(sample.columns[name]) is not None]
     full = [name for name in times if sample.columns[name].present.mean() > 0.9]
-    ranked = names.best("time", full) or [name for name in full if name in typed]
+    ranked = names.best("time", full) or [name for name in full if name in typed] or full
     if ranked:
         named = ", and so named" * bool(names.match("time", ranked[0]))
         sample.give("time", ranked[0], f"{'times' if ranked[0] in typed else 'numbers since 1970'}{named}")
@@ -497,7 +498,9 @@ def _find_document(sample: Sample) -> None:
 
     def is_id(name: str) -> bool:
         values = sample.columns[name]
-        return wide < values.n_distinct < 0.9 * sample.n and (values.kind == "text" or names.is_id(name))
+        return wide < values.n_distinct < 0.9 * sample.n and (
+            values.kind == "text" or names.is_id(name) or _sparse(values)
+        )
 
     def rank(name: str) -> Any:
         values, fit = sample.columns[name], names.match("document", name)
@@ -512,6 +515,12 @@ def _find_document(sample: Sample) -> None:
     else:
         sample.give("document", chosen, f"{sample.columns[chosen].n_distinct:,} ids, and so named")
     _find(sample, "document")
+
+
+def _sparse(values: Values) -> bool:
+    """Whether whole numbers look like ids: large, and few of those between the smallest and the largest."""
+    known = values.numbers[np.isfinite(values.numbers)]
+    return values.kind == "whole" and bool(len(known)) and known.min() >= 1e4 and np.ptp(known) > 5 * values.n_distinct
 
 
 def overlap(sample: Sample, keys: Sequence[str]) -> tuple[float, int]:
@@ -566,7 +575,7 @@ def _find_query(sample: Sample) -> None:
         if gain > LIKE and pairs >= LEAST_PAGES:
             count = values.kind == "whole" and not names.is_id(name) and not fit
             shown = len(ids & set(values.levels)) > 0.9 * values.n_distinct  # documents that a page starts from
-            gains[name] = gain + 0.05 * fit + 0.15 * shown - 0.15 * count
+            gains[name] = gain + 0.05 * fit + 0.15 * shown - count
     alike = [name for name in gains if gains[name] > max(gains.values()) - 0.05]
     best = min(alike, key=lambda name: (sample.columns[name].n_distinct, -gains[name]), default=None)
     if best is not None and (
@@ -606,8 +615,7 @@ def _find_user(sample: Sample) -> None:
     n_pages = len(np.unique(sample.page))
     for name in sorted(_of_page(sample), key=lambda name: (-names.is_id(name), -names.match("user", name))):
         values = sample.columns[name]
-        sparse = values.is_whole and np.nanmin(values.numbers) > 1e4 and np.ptp(values.numbers[values.present]) > 1e3
-        if not (values.kind == "text" or sparse or names.is_id(name)) or name in sample.absent:
+        if not (values.kind == "text" or _sparse(values) or names.is_id(name)) or name in sample.absent:
             continue
         _, rows = np.unique(sample.page, return_index=True)
         codes = values.codes[rows]
@@ -733,7 +741,7 @@ def _find_interventions(sample: Sample) -> None:
 def _find_shuffles(sample: Sample) -> None:
     """An intervention by values: levels of a page on which no column is in order, though one is on all others."""
     scores = {name: share for name in sample.free if (share := falling(sample, name)) is not None and share > 0.75}
-    able = [n for n in _levels_of_page(sample) if scores and not names.match("device", n)]
+    able = [n for n in _levels_of_page(sample) if scores and overlap(sample, [n])[0] < LIKE]
     for score in sorted(scores, key=lambda name: -scores[name])[:2]:
         for name in able:
             codes = sample.columns[name].codes
@@ -760,7 +768,7 @@ def _find_shuffles(sample: Sample) -> None:
 def _levels_of_page(sample: Sample) -> list[str]:
     """Free columns of a page with few levels, one of which may be missing."""
     able = [name for name in sample.free if name in sample.one_a_page or not sample.varies(name)]
-    return [name for name in able if 2 <= len(np.unique(sample.columns[name].codes)) <= MOST_LEVELS]
+    return [name for name in able if 2 <= len(np.unique(sample.columns[name].codes)) <= MOST_ARMS]
 
 
 def _find_bias(sample: Sample) -> None:
@@ -799,7 +807,7 @@ def _find_outcomes(sample: Sample) -> dict[str, str]:
     """Grades among the free columns; what else is known only after the click is taken, and returned with the reason."""
     clicked = sample.clicked
     after: dict[str, str] = {}
-    if clicked is None:
+    if clicked is None or "document" not in sample.roles:
         return after
     rate = float(clicked.mean())
     pairs = codes_of([sample.columns[name] for role in ("query", "document") for name in sample.keys(role)])
@@ -840,20 +848,22 @@ def _find_outcomes(sample: Sample) -> dict[str, str]:
 def _find_score(sample: Sample) -> None:
     orders = {name: share for name in sample.free if (share := falling(sample, name)) is not None}
     named = {name: bool(names.match("score", name)) for name in orders}
-    scores = [name for name, share in orders.items() if share >= (IN_ORDER if named[name] else 0.97)]
+    scores = [name for name, share in orders.items() if share >= IN_ORDER]
     if scores and "policy_score" not in sample.roles:
         name = min(scores, key=lambda name: (-named[name], -orders[name]))
         sample.give("policy_score", name, f"falls from one position to the next in {orders[name]:.0%} of pairs")
+    flags = {n: falling(sample, n, binary=True) for n in sample.free if sample.columns[n].is_binary}
+    orders |= {name: share for name, share in flags.items() if share is not None}
     for name, share in orders.items():  # a feature that orders lists so well is the position, or a score of production
         if name not in sample.taken and max(share, 1 - share) >= 0.97:
             sample.taken.add(name)
             sample.follows.append(name)
 
 
-def falling(sample: Sample, name: str, rows: Flags | None = None) -> float | None:
+def falling(sample: Sample, name: str, rows: Flags | None = None, *, binary: bool = False) -> float | None:
     """Share of neighboring documents in falling order, of some rows; None: not a column that could order lists."""
     values = sample.columns[name]
-    if not values.is_numeric or values.is_binary or name in sample.one_a_page or sample.n < 2:
+    if not values.is_numeric or values.is_binary > binary or name in sample.one_a_page or sample.n < 2:
         return None
     usual = np.ones(sample.n, bool) if rows is None else rows
     intervention = sample.of("intervention")

@@ -64,12 +64,16 @@ def _page_lists(columns: Mapping[str, Values], given: Mapping[str, Any]) -> tupl
         lambda n: len(partners[n]) > 1 and names.is_id(n),
         lambda n: n == asked,
         lambda n: names.match("position", n) == 0 and names.says("shown", n),
+        lambda n: any(_is_flags(lists[other]) for other in partners[n]),
     ]
     named = list(dict.fromkeys(n for sign in signs for n in able if sign(n)))
     flat = names.best("position", (n for n in columns if columns[n].is_whole and n not in lists), 2)
     if not named or (flat and asked is None and len(partners[named[0]]) < 2):
         return None
-    ranked = sorted(named, key=lambda n: (-(names.match("document", n) + 2 * names.is_id(n)), -len(partners[n])))
+    ranked = sorted(
+        named,
+        key=lambda n: (-(names.match("document", n) + 2 * names.is_id(n)), -len(partners[n]), _has_spaces(lists[n])),
+    )
     return ranked[0], lists
 
 
@@ -86,6 +90,16 @@ def _is_id_list(values: Values) -> bool:
     codes = Values(inner).codes
     distinct = len(np.unique(rows * (codes.max() + 2) + codes))
     return bool(distinct > 0.8 * len(codes) and codes.max() + 1 > sizes.max())
+
+
+def _is_flags(values: Values) -> bool:
+    return Values(pc.list_flatten(values.array)).is_binary
+
+
+def _has_spaces(values: Values) -> bool:
+    """Whether most of the texts have several words, as titles do and ids do not."""
+    texts = [str(level) for level in Values(pc.list_flatten(values.array)).levels[:200]]
+    return sum(" " in text for text in texts) > 0.3 * len(texts)
 
 
 def _sizes(values: Values) -> Integers:
