@@ -58,34 +58,33 @@ purchase: purchase purchased order ordered bought buy booking booked book apply 
 """
 # The same few words as abbreviations, and in German, French, Spanish, Italian, Dutch and Portuguese.
 _MORE = """
-session: such sitzung besuch visita visite bezoek seance recherche suche
-    sesion busqueda sessione ricerca sessie zoekopdracht sessao pesquisa aufruf suchlauf consulta anfrage
-    requete solicitud richiesta
-query: such qry trm kw kwd begriff suchbegriff suchwort stichwort suchtext requete terme motcle mot busqueda
-    consulta termino palabra ricerca termine parola zoekterm zoekwoord zoekopdracht term busca pesquisa termo palavra
-    anfrage frage seed anchor
-document: prd art itm artikel produkt ware dokument ppn angebot buch stelle produit annonce offre
-    ouvrage livre documento producto articulo anuncio oferta libro prodotto articolo annuncio offerta boek vacature
-    woning produto artigo livro vaga imovel objekt gtin barcode ref referenz referencia reference
-position: rnk slt rang platz stelle platzierung posizione posicion posicao posto positie plaats plek lugar puesto orden
-    ordre emplacement posit rango ordine volgorde ordem
+session: such sitzung besuch visita visite bezoek seance recherche suche sesion busqueda sessione ricerca sessie
+    zoekopdracht sessao pesquisa aufruf suchlauf consulta anfrage requete solicitud richiesta
+query: such qry trm kw kwd begriff suchbegriff suchwort stichwort suchtext requete terme motcle mot busqueda consulta
+    termino palabra ricerca termine parola zoekterm zoekwoord zoekopdracht term busca pesquisa termo palavra anfrage
+    frage seed anchor
+document: prd art itm artikel produkt ware dokument ppn angebot buch stelle produit annonce offre ouvrage livre
+    documento producto articulo anuncio oferta libro prodotto articolo annuncio offerta boek vacature woning produto
+    artigo livro vaga imovel objekt gtin barcode ref referenz referencia reference
+position: rnk slt rang platz stelle platzierung posizione posicion posicao posto positie plaats plek lugar puesto
+    orden ordre emplacement posit rango ordine volgorde ordem
 click: clck tapped klick geklickt angeklickt clic clique clics pulsado toque angesehen aangeklikt geklikt cliccato
-    clicado klik clicado apertura aufgerufen geoffnet
-time: tm dt dttm zeit zeitstempel zeitpunkt datum uhrzeit heure horodatage date fecha hora momento marca ora
-    tijd tijdstip tijdstempel instante quando quand data
-user: usr cust cst acct acc mbr vstr nutzer benutzer kunde kunden besucher leser
-    konto mitglied utilisateur client visiteur lecteur compte abonne usuario cliente visitante lector cuenta utente
-    visitatore lettore gebruiker klant bezoeker lezer utilizador leitor conta
+    clicado klik apertura aufgerufen geoffnet
+time: tm dt dttm zeit zeitstempel zeitpunkt datum uhrzeit heure horodatage date fecha hora momento marca ora tijd
+    tijdstip tijdstempel instante quando quand data
+user: usr cust cst acct acc mbr vstr nutzer benutzer kunde kunden besucher leser konto mitglied utilisateur client
+    visiteur lecteur compte abonne usuario cliente visitante lector cuenta utente visitatore lettore gebruiker klant
+    bezoeker lezer utilizador leitor conta
 event: evt ereignis aktion art typ evenement evento accion azione acao tipo gebeurtenis actie handeling
 page: pg seite pagina
 score: scr punkte punktzahl relevanz bewertungszahl pertinence puntuacion puntaje relevancia punteggio rilevanza
-    relevantie pontuacao relevancia pontos logit
+    relevantie pontuacao pontos logit
 seen: vis vsbl gesehen sichtbar vu visto visible vista gezien zichtbaar visivel
-sponsored: spns spnsd spnsrd spon gesponsert anzeige werbung sponsorise publicite pub patrocinado
-    anuncio destacado sponsorizzato promosso evidenza gesponsord advertentie promocionado promovido destaque
+sponsored: spns spnsd spnsrd spon gesponsert anzeige werbung sponsorise publicite pub patrocinado anuncio destacado
+    sponsorizzato promosso evidenza gesponsord advertentie promocionado promovido destaque
 outcome: atb atc bskt bsk crt ord prch purch bght bkd rsv warenkorb korb gekauft kauf bestellt bestellung merkliste
-    gemerkt merkzettel gebucht buchung vormerkung ausleihe bewerbung beworben kontakt panier achat achete
-    commande commandee reservation favori candidature carrito cesta compra comprado pedido reserva favorito postulacion
+    gemerkt merkzettel gebucht buchung vormerkung ausleihe bewerbung beworben kontakt panier achat achete commande
+    commandee reservation favori candidature carrito cesta compra comprado pedido reserva favorito postulacion
     contacto carrello acquisto acquistato ordine prenotazione preferito candidatura winkelwagen winkelmand gekocht
     aankoop bestelling besteld reservering favoriet sollicitatie carrinho comprou encomenda geteilt partage compartido
     condiviso gedeeld abonniert cv
@@ -98,11 +97,11 @@ category: warengruppe gattung medientyp categorie categoria kategorie rubrik rub
     thema genre sachgruppe
 search: stadt ort ziel ville lieu ciudad citta plaats cidade feld filtre filtro champ campo veld
 counter: sq cnt schritt laufnr etape paso passo stap indice
-filler: idx index cd kd raw norm nummer nr numero num nro cod code codigo codice ident ident schluessel cle
-    clave chiave sleutel de der die das du des la le el il da do di van del della ist wurde est fue
+filler: idx index cd kd raw norm nummer nr numero num nro cod code codigo codice ident schluessel cle clave chiave
+    sleutel de der die das du des la le el il da do di van del della ist wurde est fue
 id: kennung ausweis card karte token
-opened: ansicht detail details klick geklickt angeklickt geoffnet offnen aufruf clic ouvrir ouvert consultation
-    fiche apertura abrir abierto aperto aprire clique aberto klik geopend openen bekeken
+opened: ansicht detail details klick geklickt angeklickt geoffnet offnen aufruf clic ouvrir ouvert consultation fiche
+    apertura abrir abierto aperto aprire clique aberto klik geopend openen bekeken
 shown: treffer anzeige angezeigt einblendung trefferliste resultat affichage affiche impresion mostrado impressione
     mostrato visualizzazione weergave getoond vertoning impressie impressao exibicao exibido resultado risultato
     resultaat
@@ -114,7 +113,7 @@ before: prev previous past prior before earlier history hist lifetime total ever
     avant anterior anteriore precedente vorig eerder avg mean rate ratio per
 after: bounce bounced refund refunded cancel cancelled return returned dislike disliked hidden hide report reported
     dismissed storno
-number: no nr num nummer numero num cd code codigo codice key ident nro
+number: no nr num nummer numero cd code codigo codice key ident nro
 """
 
 
@@ -138,21 +137,7 @@ def _vocabulary() -> dict[str, frozenset[str]]:
 
 WORDS = _vocabulary()
 _ALL = frozenset().union(*WORDS.values())
-SHUFFLES = (
-    "shuffl",
-    "random",
-    "explor",
-    "permut",
-    "swap",
-    "scrambl",
-    "mixed order",
-    "zufall",
-    "rnd",
-    "alea",
-    "azar",
-    "casual",
-    "willekeur",
-)
+SHUFFLES = "shuffl random explor permut swap scrambl mixed zufall rnd alea azar casual willekeur".split()
 
 
 def words(name: str) -> list[str]:

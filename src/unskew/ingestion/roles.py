@@ -20,7 +20,6 @@ IN_ORDER = 0.9  # share of neighbors in order: sponsored and shuffled documents 
 LEAST_PAIRS = 50  # neighboring documents needed to say that a column orders the lists
 LIKE = 0.15  # share of documents that pages of a query have in common, above chance
 LEAST_PAGES = 20  # pairs of pages needed to say that they show the same documents
-ORDERED = "1, 2, 3, … on each result page"
 CHANCE = 1e-6  # if all rows with a value being clicked is less likely than this, the value comes after the click
 MOST_ARMS = 10  # levels of an intervention without a name
 MOST_LEVELS = 30  # of a column that may change examination
@@ -233,10 +232,14 @@ RULES = {
         1,
         _is_document,
         "{count:,} ids",
-        lambda fit, name, values: (not names.is_id(name) and fit < 2, -fit - names.is_id(name), -values.n_distinct),
+        lambda fit, name, values: (
+            not names.is_id(name) and fit < 2,
+            sum(" " in str(level) for level in values.levels[:500]) > 100,
+            -fit - names.is_id(name),
+            -values.n_distinct,
+        ),
     ),
     "page": Rule(2, _is_page, "whole numbers"),
-    "position": Rule(1, _is_rank, "whole numbers"),
     "query": Rule(
         2,
         _is_query,
@@ -339,26 +342,18 @@ def _clash(sample: Sample, keys: Sequence[str]) -> float:
 
 def _find_layout(sample: Sample) -> list[str]:
     """Session and position together: on a page of the right session, positions begin at the first, each once."""
-    _find_early_document(sample)
-    if "session" in sample.roles and "position" in sample.roles:
-        return []
     ranked = [] if "position" in sample.roles else _positions(sample)
-    for place in ranked:
-        reason = "whole numbers, and so named" if names.match("position", place) else f"{ORDERED} (by values)"
-        sample.give("position", place, reason)
-        if _find_pages(sample):
+    if not ranked and "position" not in sample.roles:
+        _find(sample, "document")  # no position tells result pages apart
+    told = {name: "whole numbers, and so named" for name in ranked if names.match("position", name)}
+    for place in ranked if "session" not in sample.roles else []:
+        sample.give("position", place, told.get(place, "1, 2, 3, … on each result page (by values)"))
+        if _find_session(sample, IN_ORDER):
             return []
         sample.leave("position")
-    named = [name for name in ranked if names.match("position", name)]
-    if named:
-        sample.give("position", named[0], "whole numbers, and so named")
-    return [] if _find_pages(sample) or "session" in sample.roles else _find_session(sample)
-
-
-def _find_early_document(sample: Sample) -> None:
-    """A document by its name, if no position can tell result pages apart."""
-    if "position" not in sample.roles and not _positions(sample):
-        _find(sample, "document")
+    if told or ranked:
+        sample.give("position", ranked[0], told.get(ranked[0], "1, 2, 3, … on most pages (by values)"))
+    return [] if _find_session(sample, IN_ORDER) or _find_session(sample, 0.0) else ["session"]
 
 
 def _positions(sample: Sample) -> list[str]:
@@ -389,21 +384,20 @@ def _begins(sample: Sample, keys: Sequence[str]) -> float:
     return float((first <= np.nanmin(places)).mean())
 
 
-def _find_pages(sample: Sample) -> bool:
-    """The session by values: a column, or two together, whose pages begin at the first position and repeat none."""
+def _find_session(sample: Sample, begins: float) -> bool:
+    """The session: a column, or two together, whose pages show no two documents at one position.
+
+    Args:
+        begins: the share of pages that must begin at the first position; if 0, names alone decide.
+    """
     if "session" in sample.roles:
         return True
     query, time, user = (sample.keys(role) for role in ("query", "time", "user"))
 
     def fits(*keys: str) -> bool:
         present = np.logical_and.reduce([sample.columns[name].present for name in keys])
-        whole = present.mean() > 0.5 and _clash(sample, [*keys, *query]) <= 1 - UNIQUE
-        return whole and _begins(sample, [*keys, *query]) >= IN_ORDER
-
-    named = _named_sessions(sample, query)
-    counters = [n for n in sample.free if sample.columns[n].is_whole and n not in named and not names.is_id(n)]
-    counters = [n for n in counters if sample.columns[n].n_distinct < 1_000 and names.match("page", n) < 2]
-    counters.sort(key=lambda name: -names.match("counter", name))
+        whole = begins == 0 or present.mean() > 0.5
+        return whole and _clash(sample, [*keys, *query]) <= 1 - UNIQUE and _begins(sample, [*keys, *query]) >= begins
 
     def give_pair(firsts: Sequence[str], others: Sequence[str]) -> bool:
         for name, more in product(firsts, others):
@@ -412,68 +406,53 @@ def _find_pages(sample: Sample) -> bool:
                 return True
         return False
 
+    able = [
+        name for name in sample.free if name not in query and name not in sample.absent and _may_be_id(sample, name)
+    ]
+    named = [n for n in names.best("session", able, 2) if names.is_id(n) or not _is_other(n)]
+    # The finest ids distinguish one showing of a query from the next.
+    fine = {name: sample.columns[name].n_distinct for name in named}
+    named.sort(key=lambda name: (-names.is_id(name) - (names.match("session", name) == 3), -fine[name]))
+    counters = [n for n in sample.free if sample.columns[n].is_whole and n not in named and names.match("page", n) < 2]
+    counters = [n for n in counters if names.match("counter", n) or (sample.columns[n].n_distinct < 1_000 and begins)]
+    counters.sort(key=lambda name: -names.match("counter", name))
     for name in named:
         if fits(name):
-            if query and _clash(sample, [name]) > 1 - UNIQUE:  # several searches: a number of the search tells more
+            if query and begins and _clash(sample, [name]) > 1 - UNIQUE:  # several searches: their number tells more
                 query = []
                 if give_pair([name], [n for n in counters if names.match("counter", n)]):
                     return True
             sample.give("session", name, "every position and document occurs once, and so named")
             return True
-    if sample.of("position") is None:
+    others: list[str] = []
+    if begins and "position" in sample.roles:
+        roles = ("user", "document", "click", "outcome", "score", "query")
+        others = [n for n in able if n not in named and sample.columns[n].n_distinct > 5]
+        others.sort(key=lambda name: -names.is_id(name) - 2 * names.match("session", name))
+        for name in others:
+            if not any(names.match(role, name) >= 2 for role in roles) and fits(name):
+                sample.give("session", name, "every position occurs once on its pages, from the first (by values)")
+                return True
+    if give_pair([*named, *user, *others], [*counters, *time]):
+        return True
+    if begins:
         return False
-    roles = ("user", "document", "click", "outcome", "score")
-    other = [name for name in sample.free if name not in named and _may_be_id(sample, name)]
-    other.sort(key=lambda name: -names.is_id(name) - 2 * names.match("session", name))
-    for name in other:
-        if not any(names.match(role, name) >= 2 for role in roles) and fits(name):
-            sample.give("session", name, "every position occurs once on its pages, from the first (by values)")
-            return True
-    return give_pair([*named, *user, *other], [*counters, *time])
+    if named or user:
+        reason = "its name; but values repeat" if named else "there is no other id, but this is a user"
+        sample.give("session", [*named, *user][0], reason)
+    elif time and query and fits(time[0]):
+        sample.give("session", time[0], "no column looks like the session")
+    return "session" in sample.roles and bool(named or user)
 
 
 def _may_be_id(sample: Sample, name: str) -> bool:
     """Whether a column can be the id of a page: text or whole numbers, of more than a few levels."""
     values = sample.columns[name]
-    able = values.kind in ("text", "other") or (values.kind == "whole" and (names.is_id(name) or values.n_distinct > 5))
-    return able and values.n_distinct > 5 and name not in sample.absent
+    return values.kind in ("text", "other") or (values.kind == "whole" and (names.is_id(name) or values.n_distinct > 5))
 
 
-def _named_sessions(sample: Sample, query: Sequence[str]) -> list[str]:
-    """Columns named as sessions; the finest ids first, which distinguish one showing of a query from the next."""
-
-    def may_be(name: str) -> bool:
-        values, is_id = sample.columns[name], names.is_id(name)
-        able = values.kind in ("text", "other") or (values.kind == "whole" and (is_id or values.n_distinct > 5))
-        other = (names.match("query", name) == 3 and not is_id) or (names.match("document", name) >= 2 and not is_id)
-        return able and not other and name not in query and name not in sample.absent
-
-    named = [name for name in names.best("session", sample.free, 2) if may_be(name)]
-    fine = {name: sample.columns[name].n_distinct for name in named}
-    return sorted(named, key=lambda name: (-names.is_id(name) - (names.match("session", name) == 3), -fine[name]))
-
-
-def _find_session(sample: Sample) -> list[str]:
-    """The session where pages do not all begin at the first position: the column that repeats none, or so named."""
-    query, time, user = (sample.keys(role) for role in ("query", "time", "user"))
-    named = _named_sessions(sample, query)
-    for name in named:
-        if _clash(sample, [name, *query]) <= 1 - UNIQUE:
-            sample.give("session", name, "every position and document occurs once, and so named")
-            return []
-    counters = [n for n in sample.free if sample.columns[n].is_whole and names.match("counter", n) and n not in named]
-    for name in [*named, *user]:
-        for more in [*counters, *time]:
-            if _clash(sample, [name, more, *query]) <= 1 - UNIQUE and not _splits(sample, [name, *query], more):
-                sample.give("session", f"{name},{more}", "together they distinguish result pages; one alone does not")
-                return []
-    if named or user:
-        reason = "its name; but values repeat" if named else "there is no other id, but this is a user"
-        sample.give("session", [*named, *user][0], reason)
-        return []
-    if time and query and _clash(sample, [*time, *query]) <= 1 - UNIQUE:
-        sample.give("session", time[0], "no column looks like the session")
-    return ["session"]
+def _is_other(name: str) -> bool:
+    return names.match("query", name) == 3 or names.match("document", name) >= 2
 
 
 def _splits(sample: Sample, keys: Sequence[str], more: str) -> bool:
@@ -496,28 +475,23 @@ def _find_document(sample: Sample) -> None:
     able = [n for n in able if "session" not in sample.roles or once(n)]
     wide = np.bincount(sample.page).max(initial=0) if sample.n else 0
 
-    def is_id(name: str) -> bool:
+    def fits(name: str) -> bool:
         values = sample.columns[name]
-        return wide < values.n_distinct < 0.9 * sample.n and (
-            values.kind == "text" or names.is_id(name) or _sparse(values)
-        )
+        is_id = values.kind == "text" or names.is_id(name) or is_sparse(values)
+        return bool(names.match("document", name)) or (is_id and wide < values.n_distinct < 0.9 * sample.n)
 
     def rank(name: str) -> Any:
-        values, fit = sample.columns[name], names.match("document", name)
-        spaces = values.kind == "text" and sum(" " in str(level) for level in values.levels) > 0.3 * len(values.levels)
-        return not names.is_id(name) and fit < 2, spaces, -fit - names.is_id(name), -values.n_distinct
+        return RULES["document"].first(names.match("document", name), name, sample.columns[name])
 
-    chosen = min((n for n in able if names.match("document", n) or is_id(n)), key=rank, default=None)
-    if chosen is None or not names.match("document", chosen):
-        reason = "ids that differ on a page and return on others (by values)"
-        if chosen is not None:
-            sample.give("document", chosen, reason)
-    else:
-        sample.give("document", chosen, f"{sample.columns[chosen].n_distinct:,} ids, and so named")
-    _find(sample, "document")
+    chosen = min(filter(fits, able), key=rank, default=None)
+    if chosen is None:
+        _find(sample, "document")
+        return
+    named = ", and so named" if names.match("document", chosen) else " that differ on a page and return on others"
+    sample.give("document", chosen, f"{sample.columns[chosen].n_distinct:,} ids{named}")
 
 
-def _sparse(values: Values) -> bool:
+def is_sparse(values: Values) -> bool:
     """Whether whole numbers look like ids: large, and few of those between the smallest and the largest."""
     known = values.numbers[np.isfinite(values.numbers)]
     return values.kind == "whole" and bool(len(known)) and known.min() >= 1e4 and np.ptp(known) > 5 * values.n_distinct
@@ -554,7 +528,7 @@ def overlap(sample: Sample, keys: Sequence[str]) -> tuple[float, int]:
 
 def _of_page(sample: Sample) -> list[str]:
     """Free columns with one value on a page, and several over all."""
-    able = [n for n in sample.free if sample.columns[n].n_distinct > 1 and sample.columns[n].kind != "flag"]
+    able = [n for n in sample.free if len(np.unique(sample.columns[n].codes)) > 1]
     return [name for name in able if name in sample.one_a_page or not sample.varies(name)]
 
 
@@ -615,7 +589,7 @@ def _find_user(sample: Sample) -> None:
     n_pages = len(np.unique(sample.page))
     for name in sorted(_of_page(sample), key=lambda name: (-names.is_id(name), -names.match("user", name))):
         values = sample.columns[name]
-        if not (values.kind == "text" or _sparse(values) or names.is_id(name)) or name in sample.absent:
+        if not (values.kind == "text" or is_sparse(values) or names.is_id(name)) or name in sample.absent:
             continue
         _, rows = np.unique(sample.page, return_index=True)
         codes = values.codes[rows]
@@ -741,7 +715,8 @@ def _find_interventions(sample: Sample) -> None:
 def _find_shuffles(sample: Sample) -> None:
     """An intervention by values: levels of a page on which no column is in order, though one is on all others."""
     scores = {name: share for name in sample.free if (share := falling(sample, name)) is not None and share > 0.75}
-    able = [n for n in _levels_of_page(sample) if scores and overlap(sample, [n])[0] < LIKE]
+    able = [n for n in _of_page(sample) if scores and len(np.unique(sample.columns[n].codes)) <= MOST_ARMS]
+    able = [name for name in able if overlap(sample, [name])[0] < LIKE]
     for score in sorted(scores, key=lambda name: -scores[name])[:2]:
         for name in able:
             codes = sample.columns[name].codes
@@ -763,12 +738,6 @@ def _find_shuffles(sample: Sample) -> None:
             )
             sample.lists["shuffled"] = dict.fromkeys(levels, "")
             return
-
-
-def _levels_of_page(sample: Sample) -> list[str]:
-    """Free columns of a page with few levels, one of which may be missing."""
-    able = [name for name in sample.free if name in sample.one_a_page or not sample.varies(name)]
-    return [name for name in able if 2 <= len(np.unique(sample.columns[name].codes)) <= MOST_ARMS]
 
 
 def _find_bias(sample: Sample) -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from unskew.ingestion import role_names as names
-from unskew.ingestion.roles import UNIQUE, Sample, codes_of, find_keys
+from unskew.ingestion.roles import UNIQUE, Sample, codes_of, find_keys, is_sparse
 from unskew.ingestion.table_profile import PARALLEL, Flags, Integers, Values, delimiter_of, split_text
 
 MOST_EVENTS = 60  # types of events
@@ -294,10 +294,9 @@ def _event_by_values(columns: Mapping[str, Values], able: Sequence[str]) -> tupl
     """A column whose most frequent type shows documents, which rows of another type name again on the same page."""
     kinds = [name for name in able if columns[name].present.mean() > 0.99]
     ids = [
-        name
-        for name, values in columns.items()
-        if values.kind in ("text", "whole") and 20 < values.n_distinct < 0.9 * len(values.codes) and name not in kinds
+        n for n, v in columns.items() if v.kind == "text" or (v.kind == "whole" and (names.is_id(n) or is_sparse(v)))
     ]
+    ids = [n for n in ids if n not in kinds and 20 < columns[n].n_distinct < 0.9 * len(columns[n].codes)]
     ids = sorted(ids, key=lambda name: -names.match("session", name) - names.match("document", name))[:MOST_IDS]
     for first, second in combinations(ids, 2) if kinds else ():
         known = columns[first].present & columns[second].present
