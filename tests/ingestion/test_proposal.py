@@ -15,6 +15,7 @@ from unskew.ingestion.settings import Tables
 
 sys.path.insert(0, str(Path(__file__).parent))
 import raw_tables
+import reviewer_tables
 import wrong_tables
 
 
@@ -36,6 +37,24 @@ def test_every_role_of_a_raw_table_is_proposed_none_is_wrong_and_every_click_is_
         assert sorted(of_role(found, role)) == sorted([right] if isinstance(right, str) else right), role
     log = unskew.ingest(raw.place, progress=False, **found.options).report
     assert (log.impressions, log.clicks, log.dropped) == (raw.impressions, raw.clicks, {})
+
+
+@pytest.mark.parametrize("name", reviewer_tables.TABLES)
+def test_every_role_of_a_reviewers_table_is_proposed_and_every_click_is_counted(name: str, tmp_path: Path) -> None:
+    raw, optional = reviewer_tables.TABLES[name](tmp_path), reviewer_tables.OPTIONAL[name]
+    found = proposal_of(Tables(raw.place), {})
+    assert found.questions == []
+    for role in sorted({*raw.roles, *(entry.role for entry in found.roles)} - {"form"}):
+        right, values = raw.roles.get(role, []), of_role(found, role)
+        if isinstance(right, set):
+            assert set(values) <= right, role
+            assert values, role
+            continue
+        unharmful = {column for column, roles in optional.items() if role in roles}
+        assert sorted(set(values) - unharmful) == sorted([right] if isinstance(right, str) else right), role
+    options = {**found.options, "user": found.options["user"].split("=")[0]}  # without the proposed cap on robots
+    log = unskew.ingest(raw.place, progress=False, **options).report
+    assert (log.impressions, log.clicks) == (raw.impressions, raw.clicks)
 
 
 @pytest.mark.parametrize("wrong", wrong_tables.WRONG, ids=lambda wrong: wrong.name)

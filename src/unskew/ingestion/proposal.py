@@ -26,6 +26,7 @@ from unskew.ingestion.roles import (
     find_keys,
     find_others,
     set_pages,
+    take_flags,
 )
 from unskew.ingestion.settings import Tables, as_tables, user_and_cap
 from unskew.ingestion.table_form import Form, form_of
@@ -164,7 +165,7 @@ def _proposed(look: Look, tables: Tables, given: dict[str, Any]) -> Proposal:
     for role in (role for role in missing if role not in sample.roles):
         findings.tell("not_found", role=role, found=", ".join(look.first))
     if tables.clicks is None and not find_clicks(sample):
-        findings.tell("not_found", role="click", found=", ".join(look.first))
+        findings.tell("not_found", role="click", found=", ".join(take_flags(sample) or look.first))
     take_positions(sample, findings)
     after = find_others(sample)
     for doubt in sorted(sample.doubts):

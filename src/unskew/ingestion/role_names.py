@@ -68,8 +68,8 @@ document: prd art itm artikel produkt ware dokument ppn angebot buch stelle prod
     artigo livro vaga imovel objekt gtin barcode ref referenz referencia reference
 position: rnk slt rang platz stelle platzierung posizione posicion posicao posto positie plaats plek lugar puesto
     orden ordre emplacement posit rango ordine volgorde ordem
-click: clck tapped klick geklickt angeklickt clic clique clics pulsado toque angesehen aangeklikt geklikt cliccato
-    clicado klik apertura aufgerufen geoffnet
+click: picked clck tapped klick geklickt angeklickt clic clique clics pulsado toque angesehen geklikt clicado
+    cliccato klik apertura aufgerufen geoffnet
 time: tm dt dttm zeit zeitstempel zeitpunkt datum uhrzeit heure horodatage date fecha hora momento marca ora tijd
     tijdstip tijdstempel instante quando quand data
 user: usr cust cst acct acc mbr vstr nutzer benutzer kunde kunden besucher leser konto mitglied utilisateur client
@@ -137,7 +137,7 @@ def _vocabulary() -> dict[str, frozenset[str]]:
 
 WORDS = _vocabulary()
 _ALL = frozenset().union(*WORDS.values())
-SHUFFLES = "shuffl random explor permut swap scrambl mixed zufall rnd alea azar casual willekeur".split()
+SHUFFLES = ("shuffl", "random", "explor", "permut", "swap", "scrambl", "mixed order", "zufall", "rnd", "aleat", "azar")
 
 
 def words(name: str) -> list[str]:

@@ -21,6 +21,7 @@ LEAST_PAIRS = 50  # neighboring documents needed to say that a column orders the
 LIKE = 0.15  # share of documents that pages of a query have in common, above chance
 LEAST_PAGES = 20  # pairs of pages needed to say that they show the same documents
 CHANCE = 1e-6  # if all rows with a value being clicked is less likely than this, the value comes after the click
+MOST_COUNTERS = 8  # columns that are tried as the number of a search
 MOST_ARMS = 10  # levels of an intervention without a name
 MOST_LEVELS = 30  # of a column that may change examination
 SINCE, UNTIL = 6e8, 2.6e9  # seconds since 1970 of plausible times
@@ -359,17 +360,19 @@ def _find_layout(sample: Sample) -> list[str]:
 def _positions(sample: Sample) -> list[str]:
     """Columns that may be the position: those so named, then those of which 1 is as frequent as 2, 2 as 3, …"""
 
-    def counts_down(values: Values) -> bool:
-        if not values.is_whole or not 3 <= values.n_distinct <= 1_000 or values.present.mean() < 0.9:
-            return False
-        places, counts = np.unique(values.numbers[np.isfinite(values.numbers)], return_counts=True)
-        dense = places[0] in (0.0, 1.0) and len(places) >= 0.9 * np.ptp(places)
-        return bool(dense and (counts[1:] <= 1.15 * counts[:-1] + 5).all())
-
     free = [name for name in sample.free if name not in sample.one_a_page]
     able = [name for name in names.best("position", free) if _is_rank(sample, name, sample.columns[name])]
-    others = [n for n in free if n not in able and counts_down(sample.columns[n]) and not names.match("counter", n)]
+    others = [n for n in free if n not in able and _counts_down(sample.columns[n]) and not names.match("counter", n)]
     return [*able, *others]
+
+
+def _counts_down(values: Values) -> bool:
+    """Whether the values are whole numbers from 0 or 1, each of which is as frequent as the one before, or less."""
+    if not values.is_whole or not 3 <= values.n_distinct <= 1_000 or values.present.mean() < 0.9:
+        return False
+    numbers, counts = np.unique(values.numbers[np.isfinite(values.numbers)], return_counts=True)
+    dense = numbers[0] in (0.0, 1.0) and len(numbers) >= 0.9 * np.ptp(numbers)
+    return bool(dense and (counts[1:] <= 1.15 * counts[:-1] + 5).all())
 
 
 def _begins(sample: Sample, keys: Sequence[str]) -> float:
@@ -414,8 +417,8 @@ def _find_session(sample: Sample, begins: float) -> bool:
     fine = {name: sample.columns[name].n_distinct for name in named}
     named.sort(key=lambda name: (-names.is_id(name) - (names.match("session", name) == 3), -fine[name]))
     counters = [n for n in sample.free if sample.columns[n].is_whole and n not in named and names.match("page", n) < 2]
-    counters = [n for n in counters if names.match("counter", n) or (sample.columns[n].n_distinct < 1_000 and begins)]
-    counters.sort(key=lambda name: -names.match("counter", name))
+    counters = [n for n in counters if names.match("counter", n) or begins]
+    counters.sort(key=lambda name: (-names.match("counter", name), not _counts_down(sample.columns[name])))
     for name in named:
         if fits(name):
             if query and begins and _clash(sample, [name]) > 1 - UNIQUE:  # several searches: their number tells more
@@ -428,12 +431,15 @@ def _find_session(sample: Sample, begins: float) -> bool:
     if begins and "position" in sample.roles:
         roles = ("user", "document", "click", "outcome", "score", "query")
         others = [n for n in able if n not in named and sample.columns[n].n_distinct > 5]
+        others = [
+            n for n in others if sample.columns[n].kind != "whole" or names.is_id(n) or is_sparse(sample.columns[n])
+        ]
         others.sort(key=lambda name: -names.is_id(name) - 2 * names.match("session", name))
         for name in others:
             if not any(names.match(role, name) >= 2 for role in roles) and fits(name):
                 sample.give("session", name, "every position occurs once on its pages, from the first (by values)")
                 return True
-    if give_pair([*named, *user, *others], [*counters, *time]):
+    if give_pair([*named, *user, *others], [*counters[:MOST_COUNTERS], *time]):
         return True
     if begins:
         return False
@@ -627,6 +633,14 @@ def find_clicks(sample: Sample) -> bool:
         reason = f"{sample.rate(widest[0])} of rows, more often higher up (by values: its name does not say it)"
         sample.give("click", widest[0], reason)
     return len(widest) == 1
+
+
+def take_flags(sample: Sample) -> list[str]:
+    """Flags that may be the click, where no column surely is: they are not features either."""
+    flags = [n for n in sample.free if n not in sample.one_a_page and sample.columns[n].is_binary and sample.varies(n)]
+    flags = [name for name in flags if not is_state(sample, sample.columns[name].is_set, ("document",))]
+    sample.taken |= set(flags)
+    return flags
 
 
 def is_state(sample: Sample, flags: Flags, roles: Sequence[str] = ("user", "document")) -> bool:
