@@ -66,15 +66,15 @@ query: such qry trm kw kwd begriff suchbegriff suchwort stichwort suchtext reque
 document: prd art itm artikel produkt ware dokument ppn angebot buch stelle produit annonce offre ouvrage livre
     documento producto articulo anuncio oferta libro prodotto articolo annuncio offerta boek vacature woning produto
     artigo livro vaga imovel objekt gtin barcode ref referenz referencia reference
-position: rnk slt rang platz stelle platzierung posizione posicion posicao posto positie plaats plek lugar puesto
-    orden ordre emplacement posit rango ordine volgorde ordem
-click: picked clck tapped klick geklickt angeklickt clic clique clics pulsado toque angesehen geklikt clicado
-    cliccato klik apertura aufgerufen geoffnet
+position: rnk slt rang platz stelle platzierung posizione posicion posicao posto positie plaats plek lugar puesto orden
+    ordre emplacement posit rango ordine volgorde ordem
+click: picked clck tapped klick geklickt angeklickt clic clique clics pulsado toque angesehen geklikt clicado cliccato
+    klik apertura aufgerufen geoffnet
 time: tm dt dttm zeit zeitstempel zeitpunkt datum uhrzeit heure horodatage date fecha hora momento marca ora tijd
     tijdstip tijdstempel instante quando quand data
-user: usr cust cst acct acc mbr vstr nutzer benutzer kunde kunden besucher leser konto mitglied utilisateur client
-    visiteur lecteur compte abonne usuario cliente visitante lector cuenta utente visitatore lettore gebruiker klant
-    bezoeker lezer utilizador leitor conta
+user: kaeufer kaufer acheteur comprador acquirente koper usr cust cst acct acc mbr vstr nutzer benutzer kunde kunden
+    besucher leser konto mitglied utilisateur client visiteur lecteur compte abonne usuario cliente visitante lector
+    cuenta utente visitatore lettore gebruiker klant bezoeker lezer utilizador leitor conta
 event: evt ereignis aktion art typ evenement evento accion azione acao tipo gebeurtenis actie handeling
 page: pg seite pagina
 score: scr punkte punktzahl relevanz bewertungszahl pertinence puntuacion puntaje relevancia punteggio rilevanza
@@ -84,12 +84,12 @@ sponsored: spns spnsd spnsrd spon gesponsert anzeige werbung sponsorise publicit
     sponsorizzato promosso evidenza gesponsord advertentie promocionado promovido destaque
 outcome: atb atc bskt bsk crt ord prch purch bght bkd rsv warenkorb korb gekauft kauf bestellt bestellung merkliste
     gemerkt merkzettel gebucht buchung vormerkung ausleihe bewerbung beworben kontakt panier achat achete commande
-    commandee reservation favori candidature carrito cesta compra comprado pedido reserva favorito postulacion
-    contacto carrello acquisto acquistato ordine prenotazione preferito candidatura winkelwagen winkelmand gekocht
-    aankoop bestelling besteld reservering favoriet sollicitatie carrinho comprou encomenda geteilt partage compartido
-    condiviso gedeeld abonniert cv
-dwell: dwl verweildauer lesezeit lesedauer dauer duree permanencia duracion tiempo durata verblijf leestijd duur
-    duracao watched
+    commandee reservation favori candidature carrito cesta compra comprado pedido reserva favorito postulacion contacto
+    carrello acquisto acquistato ordine prenotazione preferito candidatura winkelwagen winkelmand gekocht aankoop
+    bestelling besteld reservering favoriet sollicitatie carrinho comprou encomenda geteilt partage compartido condiviso
+    gedeeld abonniert cv
+dwell: dwl verweildauer lesezeit lesedauer dauer duree permanencia duracion tiempo durata verblijf leestijd duur duracao
+    watched
 experiment: exp xp arm abtest policy strategy versuch gruppe variante bras grupo braccio gruppo groep proef
 context: alter stunde heure edad hora eta ora leeftijd uur idade fidelity treue
 layout: ansicht disposition affichage vista weergave
@@ -97,7 +97,7 @@ category: warengruppe gattung medientyp categorie categoria kategorie rubrik rub
     thema genre sachgruppe
 search: stadt ort ziel ville lieu ciudad citta plaats cidade feld filtre filtro champ campo veld
 counter: sq cnt schritt laufnr etape paso passo stap indice
-filler: idx index cd kd raw norm nummer nr numero num nro cod code codigo codice ident schluessel cle clave chiave
+filler: nbr idx index cd kd raw norm nummer nr numero num nro cod code codigo codice ident schluessel cle clave chiave
     sleutel de der die das du des la le el il da do di van del della ist wurde est fue
 id: kennung ausweis card karte token
 opened: ansicht detail details klick geklickt angeklickt geoffnet offnen aufruf clic ouvrir ouvert consultation fiche
@@ -105,15 +105,15 @@ opened: ansicht detail details klick geklickt angeklickt geoffnet offnen aufruf 
 shown: treffer anzeige angezeigt einblendung trefferliste resultat affichage affiche impresion mostrado impressione
     mostrato visualizzazione weergave getoond vertoning impressie impressao exibicao exibido resultado risultato
     resultaat
-device: mobil handy telefono telefon smart rechner ordinateur ordenador computador tableta telephone terminal kiosk
-    rwd mob dsk dsktp tab tblt
-purchase: ord prch purch bght bkd gekauft kauf bestellt bestellung gebucht buchung achat achete commande compra
-    comprado pedido acquisto acquistato ordine prenotazione gekocht aankoop bestelling besteld comprou encomenda
-before: prev previous past prior before earlier history hist lifetime total ever last frueher bisher vorher gesamt
-    avant anterior anteriore precedente vorig eerder avg mean rate ratio per
+device: mobil handy telefono telefon smart rechner ordinateur ordenador computador tableta telephone terminal kiosk rwd
+    mob dsk dsktp tab tblt
+purchase: ord prch purch bght bkd gekauft kauf bestellt bestellung gebucht buchung achat achete commande compra comprado
+    pedido acquisto acquistato ordine prenotazione gekocht aankoop bestelling besteld comprou encomenda
+before: prev previous past prior before earlier history hist lifetime total ever last frueher bisher vorher gesamt avant
+    anterior anteriore precedente vorig eerder avg mean rate ratio per
 after: bounce bounced refund refunded cancel cancelled return returned dislike disliked hidden hide report reported
     dismissed storno
-number: no nr num nummer numero cd code codigo codice key ident nro
+number: nbr no nr num nummer numero cd code codigo codice key ident nro
 """
 
 

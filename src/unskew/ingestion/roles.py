@@ -189,7 +189,7 @@ def _is_query(_: Sample, name: str, values: Values) -> bool:
 
 
 def _is_user(_: Sample, name: str, values: Values) -> bool:
-    return values.n_distinct > 5 and (values.kind == "text" or (values.kind == "whole" and names.is_id(name)))
+    return values.n_distinct > 5 and (values.kind == "text" or names.is_id(name) or is_sparse(values))
 
 
 def _is_click(sample: Sample, name: str, values: Values) -> bool:
@@ -211,7 +211,8 @@ def _is_probability(_: Sample, __: str, values: Values) -> bool:
 
 
 def _is_rank(sample: Sample, name: str, values: Values) -> bool:
-    return values.is_whole and not names.is_id(name) and name not in sample.one_a_page
+    able = values.is_whole and not names.is_id(name) and name not in sample.one_a_page
+    return able and float(np.nanmin(values.numbers)) >= 0
 
 
 def _is_page(_: Sample, name: str, values: Values) -> bool:
@@ -363,7 +364,7 @@ def _positions(sample: Sample) -> list[str]:
     free = [name for name in sample.free if name not in sample.one_a_page]
     able = [name for name in names.best("position", free) if _is_rank(sample, name, sample.columns[name])]
     others = [n for n in free if n not in able and _counts_down(sample.columns[n]) and not names.match("counter", n)]
-    return [*able, *others]
+    return sorted([*able, *others], key=lambda name: bool(sample.columns[name].present.mean() < 0.98))
 
 
 def _counts_down(values: Values) -> bool:
@@ -498,9 +499,11 @@ def _find_document(sample: Sample) -> None:
 
 
 def is_sparse(values: Values) -> bool:
-    """Whether whole numbers look like ids: large, and few of those between the smallest and the largest."""
+    """Whether whole numbers look like ids: large, and either close together, or few of those between their ends."""
     known = values.numbers[np.isfinite(values.numbers)]
-    return values.kind == "whole" and bool(len(known)) and known.min() >= 1e4 and np.ptp(known) > 5 * values.n_distinct
+    if values.kind != "whole" or not len(known) or known.min() < 1e4:
+        return False
+    return bool(np.ptp(known) > 5 * values.n_distinct or known.min() > 10 * np.ptp(known))
 
 
 def overlap(sample: Sample, keys: Sequence[str]) -> tuple[float, int]:
@@ -669,7 +672,11 @@ def _is_seen_down(sample: Sample, name: str) -> bool:
 def _places(sample: Sample, name: str) -> str:
     """The few positions at which a flag is set, as sponsored results are, as text; empty: it is set anywhere."""
     flags, values = sample.columns[name].is_set[sample.order], sample.of("position")
-    place = shown_order(sample.page[sample.order]) if values is None else values.numbers[sample.order].astype(np.int64)
+    place = (
+        shown_order(sample.page[sample.order])
+        if values is None
+        else np.nan_to_num(values.numbers)[sample.order].astype(np.int64)
+    )
     counts, rows = np.bincount(place[flags]), np.bincount(place)
     at = np.flatnonzero(counts > 0.02 * counts.sum()) if counts.sum() >= LEAST_PAGES else np.zeros(0, np.int64)
     few = 0 < len(at) <= max(1, (rows > 0).sum() // 4) and counts[at].sum() > 0.95 * counts.sum()

@@ -224,7 +224,7 @@ def _clicks_apart(form: Form, columns: Mapping[str, Values], lists: Mapping[str,
 
     aims = [name for name in scalars if within(name, set(form.columns[document].array.to_pylist()) - {None})]
     keys = {name: set(texts[name][kept].tolist()) for name in scalars}
-    pages = [name for name in names.best("session", scalars) if kept.sum() == len(keys[name] - {"None"})]
+    pages = [name for name in names.best("session", scalars, 0) if kept.sum() == len(keys[name] - {"None"})]
     refs = [(page, name) for page in pages for name in scalars if name not in aims and within(name, keys[page])]
     refs.sort(key=lambda pair: (columns[pair[1]].present[kept].any(), pair[0] == pair[1]))
     if not aims or not refs:
