@@ -49,7 +49,7 @@ def _of_position(values: Values, position: Any, place: Any, cells: Any) -> tuple
     low, high, above = (np.full(n_cells, start) for start in (np.inf, -np.inf, np.inf))
     np.minimum.at(low, cells[known], numbers[known])
     np.maximum.at(high, cells[known], numbers[known])
-    np.minimum.at(above, cells, place)
+    np.minimum.at(above, cells, np.nan_to_num(place, nan=np.inf))
     there = np.isfinite(low)
     rows = np.bincount(cells[known], minlength=n_cells)
     if (low == high)[there].all() and there.sum() > 2 and np.median(rows[there]) >= LEAST_PAGES:

@@ -353,14 +353,13 @@ def _find_layout(sample: Sample) -> list[str]:
         if _find_session(sample, IN_ORDER):
             return []
         sample.leave("position")
-    if told or ranked:
+    if ranked:
         sample.give("position", ranked[0], told.get(ranked[0], "1, 2, 3, … on most pages (by values)"))
     return [] if _find_session(sample, IN_ORDER) or _find_session(sample, 0.0) else ["session"]
 
 
 def _positions(sample: Sample) -> list[str]:
-    """Columns that may be the position: those so named, then those of which 1 is as frequent as 2, 2 as 3, …"""
-
+    """Columns that may be the position: those so named, then those that count down from 0 or 1."""
     free = [name for name in sample.free if name not in sample.one_a_page]
     able = [name for name in names.best("position", free) if _is_rank(sample, name, sample.columns[name])]
     others = [n for n in free if n not in able and _counts_down(sample.columns[n]) and not names.match("counter", n)]
@@ -410,9 +409,7 @@ def _find_session(sample: Sample, begins: float) -> bool:
                 return True
         return False
 
-    able = [
-        name for name in sample.free if name not in query and name not in sample.absent and _may_be_id(sample, name)
-    ]
+    able = [n for n in sample.free if n not in {*query, *sample.absent} and _may_be_id(sample, n)]
     named = [n for n in names.best("session", able, 2) if names.is_id(n) or not _is_other(n)]
     # The finest ids distinguish one showing of a query from the next.
     fine = {name: sample.columns[name].n_distinct for name in named}
@@ -432,9 +429,7 @@ def _find_session(sample: Sample, begins: float) -> bool:
     if begins and "position" in sample.roles:
         roles = ("user", "document", "click", "outcome", "score", "query")
         others = [n for n in able if n not in named and sample.columns[n].n_distinct > 5]
-        others = [
-            n for n in others if sample.columns[n].kind != "whole" or names.is_id(n) or is_sparse(sample.columns[n])
-        ]
+        others = [n for n in others if names.is_id(n) or _looks_like_id(sample.columns[n])]
         others.sort(key=lambda name: -names.is_id(name) - 2 * names.match("session", name))
         for name in others:
             if not any(names.match(role, name) >= 2 for role in roles) and fits(name):
@@ -484,7 +479,7 @@ def _find_document(sample: Sample) -> None:
 
     def fits(name: str) -> bool:
         values = sample.columns[name]
-        is_id = values.kind == "text" or names.is_id(name) or is_sparse(values)
+        is_id = names.is_id(name) or _looks_like_id(values)
         return bool(names.match("document", name)) or (is_id and wide < values.n_distinct < 0.9 * sample.n)
 
     def rank(name: str) -> Any:
@@ -496,6 +491,10 @@ def _find_document(sample: Sample) -> None:
         return
     named = ", and so named" if names.match("document", chosen) else " that differ on a page and return on others"
     sample.give("document", chosen, f"{sample.columns[chosen].n_distinct:,} ids{named}")
+
+
+def _looks_like_id(values: Values) -> bool:
+    return values.kind in ("text", "other") or is_sparse(values)
 
 
 def is_sparse(values: Values) -> bool:
@@ -561,31 +560,25 @@ def _find_query(sample: Sample) -> None:
             gains[name] = gain + 0.05 * fit + 0.15 * shown - count
     alike = [name for name in gains if gains[name] > max(gains.values()) - 0.05]
     best = min(alike, key=lambda name: (sample.columns[name].n_distinct, -gains[name]), default=None)
-    if best is not None and (
-        named is None or best == named or names.match("query", best) or _gain(sample, named) < LIKE
-    ):
+    sure = named is None or (best is not None and bool(names.match("query", best)))
+    if best is not None and not sure and best != named:
+        gain, pairs = overlap(sample, [named or best])
+        if gain > LIKE or pairs < LEAST_PAGES:  # what is so named may be true
+            best = None
+        else:
+            told = "tells which documents are shown: pass --query"
+            sample.doubts.add(f"{named} is named like the query, but {best} {told}")
+    if best is not None:
         sample.give("query", best, "pages with the same value show the same documents (by values)")
     elif named is not None:
         sample.give("query", named, f"{sample.columns[named].n_distinct:,} values, and so named")
-    if best is not None and named is not None and not names.match("query", best) and sample.value("query") == best:
-        sample.doubts.add(f"{named} is named like the query, but {best} tells which documents are shown: pass --query")
-    if "query" not in sample.roles:
+    else:
         _find_search(sample)
-
-
-def _gain(sample: Sample, name: str) -> float:
-    """How many more documents pages with the same value share; 1 if no value returns, so that it may be true."""
-    gain, pairs = overlap(sample, [name])
-    return gain if pairs >= LEAST_PAGES else 1.0
 
 
 def _find_search(sample: Sample) -> None:
     """The query of a page without a text: the columns that define the search."""
-    able = [
-        name
-        for name in names.best("search", _of_page(sample))
-        if sample.columns[name].kind == "text" and not names.says("device", name)
-    ]
+    able = [name for name in names.best("search", _of_page(sample)) if sample.columns[name].kind == "text"]
     gain, pairs = overlap(sample, able) if able else (0.0, 0)
     if able and (gain > LIKE or pairs < LEAST_PAGES):
         sample.give("query", ",".join(able), "no column holds the text of the search; these define it")
@@ -595,14 +588,12 @@ def _find_user(sample: Sample) -> None:
     """A user: an id with several pages, which show no more of the same documents than others; where no name tells."""
     if "user" in sample.roles or "session" not in sample.roles:
         return
-    n_pages = len(np.unique(sample.page))
+    n_pages, rows = len(np.unique(sample.page)), np.unique(sample.page, return_index=True)[1]
     for name in sorted(_of_page(sample), key=lambda name: (-names.is_id(name), -names.match("user", name))):
         values = sample.columns[name]
-        if not (values.kind == "text" or is_sparse(values) or names.is_id(name)) or name in sample.absent:
+        if not (names.is_id(name) or _looks_like_id(values)) or name in sample.absent:
             continue
-        _, rows = np.unique(sample.page, return_index=True)
-        codes = values.codes[rows]
-        codes = codes[codes >= 0]
+        codes = values.codes[rows][values.codes[rows] >= 0]
         returns = len(codes) / max(len(np.unique(codes)), 1)
         apart = (np.diff(np.flatnonzero(codes == np.bincount(codes).argmax())) > 1).any() if len(codes) else False
         many = values.n_distinct >= max(20, n_pages / 50)
@@ -672,11 +663,8 @@ def _is_seen_down(sample: Sample, name: str) -> bool:
 def _places(sample: Sample, name: str) -> str:
     """The few positions at which a flag is set, as sponsored results are, as text; empty: it is set anywhere."""
     flags, values = sample.columns[name].is_set[sample.order], sample.of("position")
-    place = (
-        shown_order(sample.page[sample.order])
-        if values is None
-        else np.nan_to_num(values.numbers)[sample.order].astype(np.int64)
-    )
+    numbers = shown_order(sample.page[sample.order]) if values is None else values.numbers[sample.order]
+    place = np.nan_to_num(numbers).astype(np.int64)
     counts, rows = np.bincount(place[flags]), np.bincount(place)
     at = np.flatnonzero(counts > 0.02 * counts.sum()) if counts.sum() >= LEAST_PAGES else np.zeros(0, np.int64)
     few = 0 < len(at) <= max(1, (rows > 0).sum() // 4) and counts[at].sum() > 0.95 * counts.sum()
@@ -747,16 +735,13 @@ def _find_shuffles(sample: Sample) -> None:
                 continue
             shuffled = [code for code, share in known.items() if share < max(known.values()) - 0.1 and code >= 0]
             rows = np.isin(codes, shuffled)
-            others = (
-                [n for n in sample.free if n != score and sample.varies(n)] if shuffled and rows.mean() < 0.5 else []
-            )
+            others = [n for n in sample.free if n != score and sample.varies(n) and 0 < rows.mean() < 0.5]
             orders = [share for n in others if (share := falling(sample, n, rows)) is not None]
             if not orders or max(max(orders), 1 - min(orders)) > 0.8:  # sorted by another column
                 continue
             levels = [str(sample.columns[name].levels[code]) for code in shuffled]
-            sample.give(
-                "intervention", name, f"{score} orders the pages of all levels but {', '.join(levels)} (by values)"
-            )
+            reason = f"{score} orders the pages of all levels but {', '.join(levels)} (by values)"
+            sample.give("intervention", name, reason)
             sample.lists["shuffled"] = dict.fromkeys(levels, "")
             return
 
@@ -767,17 +752,14 @@ def _find_bias(sample: Sample) -> None:
         if not 2 <= values.n_distinct <= MOST_LEVELS:
             continue
         levels = [str(level) for level in values.levels if level not in (None, "")]
-        agents = "/" in levels[0] or max(map(len, levels)) > 40  # names of programs, not of devices
+        devices = values.kind == "text" and 2 * sum(names.says("device", level) for level in levels) >= len(levels)
+        devices &= "/" not in levels[0] and max(map(len, levels)) <= 40  # not names of programs
         beside = name not in sample.one_a_page and values.is_binary and sample.varies(name)
         if names.match("sponsored", name) and values.is_binary:
             sample.add("bias", name, f"marks sponsored or pinned results, {sample.rate(name)} of rows")
         elif beside and (at := _places(sample, name)) and not is_state(sample, values.is_set):
             sample.add("bias", name, f"set only at positions {at}, as sponsored or pinned results are (by values)")
-        elif (
-            values.kind == "text"
-            and not agents
-            and 2 * sum(names.says("device", level) for level in levels) >= len(levels)
-        ):
+        elif devices:
             sample.add("bias", name, f"{', '.join(sorted(levels)[:4])}: devices show pages differently")
         elif values.kind == "text" and names.match("layout", name) >= 2:
             sample.add("bias", name, "the layout of the page")
@@ -859,9 +841,8 @@ def falling(sample: Sample, name: str, rows: Flags | None = None, *, binary: boo
     intervention = sample.of("intervention")
     if intervention is not None:
         shuffled = sample.lists.get("shuffled", {})
-        usual = (
-            np.array([str(level) not in shuffled for level in intervention.levels] + [True])[intervention.codes] & usual
-        )
+        in_order = np.array([str(level) not in shuffled for level in intervention.levels] + [True])
+        usual = usual & in_order[intervention.codes]
     for flag in sample.lists.get("bias", {}):
         if sample.columns[flag].is_binary and sample.varies(flag):
             usual = usual & ~sample.columns[flag].is_set

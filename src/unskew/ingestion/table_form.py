@@ -251,23 +251,20 @@ def _mark_clicks(form: Form, event: Values, others: Flags, events: Sequence[Any]
     for row in np.flatnonzero(others & (event.codes >= 0)).tolist():
         pairs.setdefault(str(event.levels[event.codes[row]]), set()).add(events[row])
     places = set(shown)
-    pairs = {kind: events & places for kind, events in pairs.items() if len(events & places) > 0.5 * len(events)}
+    outcomes = [kind for kind in pairs if names.match("outcome", kind)]
     named = [kind for kind in pairs if names.says("opened", kind)]
-    rest = [kind for kind in pairs if not names.match("outcome", kind) and not names.match("dwell", kind)]
+    pairs = {k: found for k, found in pairs.items() if k in outcomes + named or len(found & places) > 0.5 * len(found)}
+    rest = [kind for kind in pairs if kind not in outcomes and not names.match("dwell", kind)]
     click = max(named or rest or pairs, key=lambda kind: len(pairs[kind]), default=None)
     if click is None:
         return
     form.options["click_events"] = [click]
     form.reasons["click_events"] = "clicks" if named else "documents of the page, more often than any other type"
-    form.kinds = [
-        kind
-        for kind in pairs
-        if kind != click
-        and pairs[kind] != pairs[click]
-        and not names.match("dwell", kind)
-        and not names.says("after", kind)
-        if names.match("outcome", kind) or len(pairs[kind] & pairs[click]) > 0.9 * len(pairs[kind]) > 0
-    ]
+    some = 0.6 * len(pairs[click])  # what comes with fewer clicks is feedback; what comes with all is the click again
+    parts = [kind for kind in pairs if 0.9 * len(pairs[kind]) < len(pairs[kind] & pairs[click]) < some]
+    able = [kind for kind in pairs if kind in outcomes or kind in parts]
+    able = [kind for kind in able if not names.match("dwell", kind) and not names.says("after", kind)]
+    form.kinds = [kind for kind in able if kind != click and pairs[kind] != pairs[click]]
     form.clicked = "clicked (event)"
     form.columns[form.clicked] = Values(pa.array([key in pairs[click] for key in shown]))
 
