@@ -16,7 +16,7 @@ from unskew.ingestion.table_profile import Facts, Values
 SENTINELS = {sign * (10**digits - 1) for digits in range(1, 10) for sign in (1, -1)} | {-1, 2**31 - 1, -(2**31)}
 PATTERNS = {
     "comma": re.compile(r"-?\d{1,3}(\.?\d{3})*,\d+"),
-    "unit": re.compile(r"[^\d\s.,+-]{1,4}\s?-?\d[\d.,]*|-?\d[\d.,]*\s?[^\d\s.,]{1,4}"),
+    "unit": re.compile(r"([^\w\s.,+-]{1,4}|[A-Z]{3}\s)\s?-?\d[\d.,]*|-?\d[\d.,]*\s?[^\d\s.,]{1,4}"),
 }
 MOST_CATEGORIES = 10_000
 MOST_NUMBERED = 1_000  # categories that are whole numbers

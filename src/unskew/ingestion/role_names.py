@@ -111,8 +111,8 @@ purchase: ord prch purch bght bkd gekauft kauf bestellt bestellung gebucht buchu
     pedido acquisto acquistato ordine prenotazione gekocht aankoop bestelling besteld comprou encomenda
 before: prev previous past prior before earlier history hist lifetime total ever last frueher bisher vorher gesamt avant
     anterior anteriore precedente vorig eerder avg mean rate ratio per
-after: bounce bounced refund refunded cancel cancelled return returned dislike disliked hidden hide report reported
-    dismissed storno
+after: skip skipped back close closed saut abbruch absprung rebond rebote retour refunded abandon bounce bounced refund
+    cancel cancelled return returned dislike disliked hidden hide report reported dismissed storno
 number: nbr no nr num nummer numero cd code codigo codice key ident nro
 """
 

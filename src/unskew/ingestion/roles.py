@@ -324,8 +324,9 @@ def _find_time(sample: Sample) -> None:
 def _is_recent(values: Values) -> bool:
     """Whether whole numbers are all times since 2005, within three years of each other: too unlikely for ids."""
     times = seconds(values) if values.is_whole and values.n_distinct > 5 else None
-    recent = times is not None and not np.isnan(times[values.present]).any() and float(np.nanmin(times)) > 1.1e9
-    return recent and bool(np.nanmax(times) < 2.1e9 and np.ptp(times[values.present]) < 1e8)
+    if times is None or np.isnan(times[values.present]).any():
+        return False
+    return bool(np.nanmin(times) > 1.1e9 and np.nanmax(times) < 2.1e9 and np.ptp(times[values.present]) < 1e8)
 
 
 def _clash(sample: Sample, keys: Sequence[str]) -> float:
@@ -693,10 +694,14 @@ def find_others(sample: Sample) -> dict[str, str]:
     _find_score(sample)
     _find(sample, "display_probability")
     _find(sample, "seen")
-    down = [n for n in sample.free if sample.columns[n].is_binary and _is_seen(sample, n, sample.columns[n])]
-    down = [name for name in down if _is_seen_down(sample, name) and _falls(sample, name, most=1.0)]
-    if "seen" not in sample.roles and len(down) == 1:
-        sample.give("seen", down[0], "set from the top down to some position, and on all clicks (by values)")
+    down = [n for n in sample.free if sample.columns[n].is_numeric and _is_seen(sample, n, sample.columns[n])]
+    for name in down:  # visible times, and flags of what was seen
+        if _is_seen_down(sample, name) and _falls(sample, name, most=1.0):
+            if "seen" not in sample.roles:
+                sample.give("seen", name, "nonzero from the top down to some position, and on clicks (by values)")
+            else:
+                after[name] = "nonzero from the top down to some position, as what was seen"
+                sample.taken.add(name)
     _find_context(sample)
     return after
 
@@ -796,7 +801,8 @@ def _find_outcomes(sample: Sample) -> dict[str, str]:
         before = not only and more < 10 and (names.says("before", name) or is_state(sample, has))
         known = outcome or (part < 0.9 and values.n_distinct <= MOST_LEVELS)
         if only and counts and not dwell and known and not np.array_equal(has, clicked):
-            sample.add("grade", name, f"feedback, {part:.0%} of clicks")
+            unnamed = "" if outcome else ", by values: leave it out if it says that a click was in vain"
+            sample.add("grade", name, f"feedback, {part:.0%} of clicks{unnamed}")
         if only and name not in sample.taken:
             after[name] = "nonzero only on clicked rows" if values.is_numeric else "filled only on clicked rows"
         elif only or before or not values.is_numeric or not sample.varies(name):
