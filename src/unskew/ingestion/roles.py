@@ -201,7 +201,7 @@ def _is_click(sample: Sample, name: str, values: Values) -> bool:
 def _is_seen(sample: Sample, name: str, values: Values) -> bool:
     clicked = sample.clicked
     able = values.is_binary or (values.is_numeric and float(np.nanmin(values.numbers)) >= 0)
-    if not able or clicked is None or clicked.all() or not sample.varies(name):
+    if not able or clicked is None or clicked.all() or not clicked.any() or not sample.varies(name):
         return False
     return bool(values.is_set[clicked].mean() > max(0.8, values.is_set[~clicked].mean()) and (~values.is_set).any())
 
