@@ -518,7 +518,7 @@ def overlap(sample: Sample, keys: Sequence[str]) -> tuple[float, int]:
     known[sample.page] = np.logical_and.reduce([sample.columns[name].present for name in keys])
     pages = np.flatnonzero(known)
     pages = pages[np.argsort(value[pages], kind="stable")]
-    shown = np.unique(sample.page * n_codes + document.codes)
+    shown = np.sort(sample.page * n_codes + document.codes)
 
     def shared(first: Integers, second: Integers) -> float:
         other = np.full(n_pages, -1)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from unskew.ingestion import role_names as names
-from unskew.ingestion.roles import UNIQUE, Sample, codes_of, find_keys, is_sparse
+from unskew.ingestion.roles import UNIQUE, Sample, find_keys, is_sparse
 from unskew.ingestion.table_profile import PARALLEL, Flags, Integers, Values, delimiter_of, split_text
 
 MOST_EVENTS = 60  # types of events
@@ -297,7 +297,7 @@ def _event_by_values(columns: Mapping[str, Values], able: Sequence[str]) -> tupl
     ids = sorted(ids, key=lambda name: -names.match("session", name) - names.match("document", name))[:MOST_IDS]
     for first, second in combinations(ids, 2) if kinds else ():
         known = columns[first].present & columns[second].present
-        pairs = codes_of([columns[first], columns[second]])
+        pairs = columns[first].codes * (columns[second].n_distinct + 2) + columns[second].codes
         seen = np.unique(pairs[known])
         if not len(seen) or not 0.3 * len(pairs) < len(seen) < 0.99 * known.sum():
             continue
