@@ -475,7 +475,6 @@ def _find_document(sample: Sample) -> None:
         return bool(twice <= 1 - UNIQUE and sample.columns[name].present.mean() > IN_ORDER)
 
     able = [n for n in sample.free if _is_document(sample, n, sample.columns[n]) and n not in sample.absent]
-    able = [n for n in able if "session" not in sample.roles or once(n)]
     wide = np.bincount(sample.page).max(initial=0) if sample.n else 0
 
     def fits(name: str) -> bool:
@@ -486,7 +485,8 @@ def _find_document(sample: Sample) -> None:
     def rank(name: str) -> Any:
         return RULES["document"].first(names.match("document", name), name, sample.columns[name])
 
-    chosen = min(filter(fits, able), key=rank, default=None)
+    ranked = sorted(filter(fits, able), key=rank)
+    chosen = next((name for name in ranked if "session" not in sample.roles or once(name)), None)
     if chosen is None:
         _find(sample, "document")
         return
