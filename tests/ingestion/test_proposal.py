@@ -1,11 +1,14 @@
 """Roles, findings and commands that `unskew ingest TABLE` proposes, for tables written before the code that guesses."""
 
 import json
+import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
@@ -15,11 +18,17 @@ from unskew.ingestion.settings import Tables
 
 sys.path.insert(0, str(Path(__file__).parent))
 import raw_tables
+import reviewer_tables
 import wrong_tables
 
 
 def of_role(found: Proposal, role: str) -> list[str]:
     return [entry.value for entry in found.roles if entry.role == role]
+
+
+def _one_of(right: list[str] | set[str], values: list[str]) -> list[str]:
+    """What was found, if it is one of several right answers."""
+    return values if isinstance(right, set) and len(values) == 1 and values[0] in right else list(right)
 
 
 @pytest.mark.parametrize("name", raw_tables.TABLES)
@@ -36,6 +45,37 @@ def test_every_role_of_a_raw_table_is_proposed_none_is_wrong_and_every_click_is_
         assert sorted(of_role(found, role)) == sorted([right] if isinstance(right, str) else right), role
     log = unskew.ingest(raw.place, progress=False, **found.options).report
     assert (log.impressions, log.clicks, log.dropped) == (raw.impressions, raw.clicks, {})
+
+
+@pytest.mark.parametrize("name", reviewer_tables.TABLES)
+def test_every_role_of_a_reviewers_table_is_proposed_and_every_click_is_counted(name: str, tmp_path: Path) -> None:
+    raw, optional = reviewer_tables.TABLES[name](tmp_path), reviewer_tables.OPTIONAL[name]
+    found = proposal_of(Tables(raw.place), {})
+    assert found.questions == []
+    for role in sorted({*raw.roles, *(entry.role for entry in found.roles)} - {"form"}):
+        right, values = raw.roles.get(role, []), of_role(found, role)
+        if isinstance(right, set):
+            assert set(values) <= right, role
+            assert values, role
+            continue
+        unharmful = {column for column, roles in optional.items() if role in roles}
+        assert sorted(set(values) - unharmful) == sorted([right] if isinstance(right, str) else right), role
+    options = {**found.options, "user": found.options["user"].split("=")[0]}  # without the proposed cap on robots
+    log = unskew.ingest(raw.place, progress=False, **options).report
+    assert (log.impressions, log.clicks) == (raw.impressions, raw.clicks)
+
+
+@pytest.mark.parametrize("make", [raw_tables.marketplace, reviewer_tables.library], ids=lambda make: make.__name__)
+def test_values_alone_tell_the_roles(make: Callable, tmp_path: Path) -> None:
+    raw = make(tmp_path)
+    as_tsv = pa.csv.ParseOptions(delimiter="\t")
+    named = pq.read_table(raw.place) if raw.place.suffix == ".parquet" else pa.csv.read_csv(raw.place, None, as_tsv)
+    pq.write_table(named.rename_columns([f"v{n}" for n in range(named.num_columns)]), tmp_path / "unnamed.parquet")
+    found = proposal_of(Tables(tmp_path / "unnamed.parquet"), {})
+    assert found.questions == []
+    for role, right in raw.roles.items():
+        values = [named.column_names[int(v[1:])] if re.fullmatch(r"v\d+", v) else v for v in of_role(found, role)]
+        assert sorted(values) == sorted([right] if isinstance(right, str) else _one_of(right, values)), role
 
 
 @pytest.mark.parametrize("wrong", wrong_tables.WRONG, ids=lambda wrong: wrong.name)

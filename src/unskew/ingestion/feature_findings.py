@@ -16,7 +16,7 @@ from unskew.ingestion.table_profile import Facts, Values
 SENTINELS = {sign * (10**digits - 1) for digits in range(1, 10) for sign in (1, -1)} | {-1, 2**31 - 1, -(2**31)}
 PATTERNS = {
     "comma": re.compile(r"-?\d{1,3}(\.?\d{3})*,\d+"),
-    "unit": re.compile(r"[^\d\s.,+-]{1,4}\s?-?\d[\d.,]*|-?\d[\d.,]*\s?[^\d\s.,]{1,4}"),
+    "unit": re.compile(r"([^\w\s.,+-]{1,4}|[A-Z]{3}\s)\s?-?\d[\d.,]*|-?\d[\d.,]*\s?[^\d\s.,]{1,4}"),
 }
 MOST_CATEGORIES = 10_000
 MOST_NUMBERED = 1_000  # categories that are whole numbers
@@ -49,7 +49,7 @@ def _of_position(values: Values, position: Any, place: Any, cells: Any) -> tuple
     low, high, above = (np.full(n_cells, start) for start in (np.inf, -np.inf, np.inf))
     np.minimum.at(low, cells[known], numbers[known])
     np.maximum.at(high, cells[known], numbers[known])
-    np.minimum.at(above, cells, place)
+    np.minimum.at(above, cells, np.nan_to_num(place, nan=np.inf))
     there = np.isfinite(low)
     rows = np.bincount(cells[known], minlength=n_cells)
     if (low == high)[there].all() and there.sum() > 2 and np.median(rows[there]) >= LEAST_PAGES:

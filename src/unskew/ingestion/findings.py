@@ -30,7 +30,8 @@ ASKED = {  # only you can decide
 SENTENCES = {
     "position": "{name} is {what}: a ranker does not know it when it ranks; left out. Do not pass --feature {name}",
     "production": "{name} is the position on {share:.0%} of rows, the order of production: left out",
-    "follows": "{name} follows the position (larger in every row below): left out. Do not pass --feature {name}",
+    "follows": "{name} follows the position (larger, or smaller, in nearly every row below): left out. Do not pass "
+    "--feature {name}",
     "constant": "{name} has one value ({value}): left out",
     "of_page": "{name} is the same for all documents of a page: not a feature; --context {name} keeps it, if it "
     "describes the user or the moment",
@@ -166,7 +167,9 @@ def _check_queries(sample: Sample, findings: Findings) -> None:
         return
     per_session = n_pages / max(session.n_distinct, 1)
     users = 0.0 if user is None else len(np.unique(codes_of([session, user]))) / max(session.n_distinct, 1)
-    of_session, of_query = (sum(" " in str(level) for level in v.levels) / len(v.levels) for v in (session, query))
+    of_session, of_query = (
+        sum(" " in str(level) for level in v.levels) / max(len(v.levels), 1) for v in (session, query)
+    )
     if per_session >= 3 and (users > 1.5 or of_session > of_query + 0.5):
         keys: dict[str, Any] = {"session": sample.value("session"), "query": sample.value("query")}
         findings.tell("exchanged_keys", count=n_queries, per=per_session, **keys)
@@ -252,6 +255,8 @@ def check_times(sample: Sample, findings: Findings) -> None:
     if values.kind not in ("whole", "decimal"):
         return
     numbers = np.abs(values.numbers[np.isfinite(values.numbers)])
+    if not len(numbers):
+        return
     shares = [float(((numbers >= low) & (numbers < 1e3 * low)).mean()) for low in (1e8, 1e11, 1e14)]
     if sum(share > 0.01 for share in shares) > 1:
         findings.tell("units", name=name, first=shares[0], second=shares[1])

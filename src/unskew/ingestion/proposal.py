@@ -26,6 +26,7 @@ from unskew.ingestion.roles import (
     find_keys,
     find_others,
     set_pages,
+    take_flags,
 )
 from unskew.ingestion.settings import Tables, as_tables, user_and_cap
 from unskew.ingestion.table_form import Form, form_of
@@ -164,9 +165,11 @@ def _proposed(look: Look, tables: Tables, given: dict[str, Any]) -> Proposal:
     for role in (role for role in missing if role not in sample.roles):
         findings.tell("not_found", role=role, found=", ".join(look.first))
     if tables.clicks is None and not find_clicks(sample):
-        findings.tell("not_found", role="click", found=", ".join(look.first))
+        findings.tell("not_found", role="click", found=", ".join(take_flags(sample) or look.first))
     take_positions(sample, findings)
     after = find_others(sample)
+    for doubt in sorted(sample.doubts):
+        findings.say(doubt, ask=True)
     _say_after(sample, findings, after, given)
     sizes = _page_sizes(sample, findings)
     checks.check_keys(sample, findings, facts)
@@ -174,7 +177,8 @@ def _proposed(look: Look, tables: Tables, given: dict[str, Any]) -> Proposal:
     checks.check_clicks(sample, findings)
     checks.check_times(sample, findings)
     cap = checks.check_users(look, sample, findings, where)
-    find_features(sample, findings, facts, given.get("feature"), apart=apart)
+    if {"session", "document"} <= {*sample.roles}:  # without pages, nothing tells a feature from the position
+        find_features(sample, findings, facts, given.get("feature"), apart=apart)
     _check_pages(look, form, findings)
     if apart:
         _check_other_table(look, tables, sample, findings)
@@ -202,7 +206,7 @@ def _refuse_unknown(look: Look, given: Mapping[str, Any]) -> None:
 def _draft(columns: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[Form, Sample, list[str]]:
     """The form, the shown documents of a sample with their keys, and the roles that were not found."""
     form = form_of(columns, given)
-    sample = Sample(dict(form.columns), form.one_a_page)
+    sample = form.sample or Sample(dict(form.columns), form.one_a_page)
     if form.name == "pages":
         sample.give("document", form.options["document"], "a list of ids per result page, shown in this order")
         sample.give("position", "position", "the place in the list")
@@ -212,7 +216,7 @@ def _draft(columns: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[Form, 
     if form.clicked is not None:
         reason = form.reasons.get("click", "flags beside the documents" if form.name == "pages" else "events")
         sample.give("click", form.clicked, reason)
-    missing = find_keys(sample, given)
+    missing = find_keys(sample, given) if form.sample is None else form.missing
     if form.name == "pages":
         missing = [role for role in missing if role != "position"]
         set_pages(sample)
@@ -234,8 +238,10 @@ def _say_after(sample: Sample, findings: Findings, after: Mapping[str, str], giv
     for name in sample.lists.get("grade", ()):
         if name in asked:
             findings.say(f"{name} is known only after the click: leave out --feature {name}, use --grade", ask=True)
+    for name in sample.follows:
+        findings.tell("follows", name=name)
     for name in sample.lists.get("bias", ()):
-        if names.match("sponsored", name):
+        if sample.columns[name].is_binary and sample.varies(name):
             findings.say(
                 f"{name} marks sponsored or pinned results, whose place says nothing about relevance: --bias {name}, "
                 f'or --where "not {name}" to leave them out'

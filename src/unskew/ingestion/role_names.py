@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
+from functools import cache
 
 _WORDS = """
 session: session sess search srch request req impression showing serp srp pageview slate feed ranking resultset page
@@ -54,18 +56,110 @@ purchase: purchase purchased order ordered bought buy booking booked book apply 
     conversion converted hire hired reservation reserved checkout subscribe subscribed signup enrolled donate
     transaction
 """
-WORDS = {
-    role: frozenset(listed.split())
-    for role, _, listed in (entry.partition(":") for entry in re.split(r"\n(?=\w)", _WORDS.strip()))
-}
-SHUFFLES = ("shuffl", "random", "explor", "permut", "swap", "scrambl", "mixed order")
+# The same few words as abbreviations, and in German, French, Spanish, Italian, Dutch and Portuguese.
+_MORE = """
+session: such sitzung besuch visita visite bezoek seance recherche suche sesion busqueda sessione ricerca sessie
+    zoekopdracht sessao pesquisa aufruf suchlauf consulta anfrage requete solicitud richiesta
+query: such qry trm kw kwd begriff suchbegriff suchwort stichwort suchtext requete terme motcle mot busqueda consulta
+    termino palabra ricerca termine parola zoekterm zoekwoord zoekopdracht term busca pesquisa termo palavra anfrage
+    frage seed anchor
+document: prd art itm artikel produkt ware dokument ppn angebot buch stelle produit annonce offre ouvrage livre
+    documento producto articulo anuncio oferta libro prodotto articolo annuncio offerta boek vacature woning produto
+    artigo livro vaga imovel objekt gtin barcode ref referenz referencia reference
+position: rnk slt rang platz stelle platzierung posizione posicion posicao posto positie plaats plek lugar puesto orden
+    ordre emplacement posit rango ordine volgorde ordem
+click: picked clck tapped klick geklickt angeklickt clic clique clics pulsado toque angesehen geklikt clicado cliccato
+    klik apertura aufgerufen geoffnet
+time: tm dt dttm zeit zeitstempel zeitpunkt datum uhrzeit heure horodatage date fecha hora momento marca ora tijd
+    tijdstip tijdstempel instante quando quand data
+user: kaeufer kaufer acheteur comprador acquirente koper usr cust cst acct acc mbr vstr nutzer benutzer kunde kunden
+    besucher leser konto mitglied utilisateur client visiteur lecteur compte abonne usuario cliente visitante lector
+    cuenta utente visitatore lettore gebruiker klant bezoeker lezer utilizador leitor conta
+event: evt ereignis aktion art typ evenement evento accion azione acao tipo gebeurtenis actie handeling
+page: pg seite pagina
+score: scr punkte punktzahl relevanz bewertungszahl pertinence puntuacion puntaje relevancia punteggio rilevanza
+    relevantie pontuacao pontos logit
+seen: vis vsbl gesehen sichtbar vu visto visible vista gezien zichtbaar visivel
+sponsored: spns spnsd spnsrd spon gesponsert anzeige werbung sponsorise publicite pub patrocinado anuncio destacado
+    sponsorizzato promosso evidenza gesponsord advertentie promocionado promovido destaque
+outcome: atb atc bskt bsk crt ord prch purch bght bkd rsv warenkorb korb gekauft kauf bestellt bestellung merkliste
+    gemerkt merkzettel gebucht buchung vormerkung ausleihe bewerbung beworben kontakt panier achat achete commande
+    commandee reservation favori candidature carrito cesta compra comprado pedido reserva favorito postulacion contacto
+    carrello acquisto acquistato ordine prenotazione preferito candidatura winkelwagen winkelmand gekocht aankoop
+    bestelling besteld reservering favoriet sollicitatie carrinho comprou encomenda geteilt partage compartido condiviso
+    gedeeld abonniert cv
+dwell: dwl verweildauer lesezeit lesedauer dauer duree permanencia duracion tiempo durata verblijf leestijd duur duracao
+    watched
+experiment: exp xp arm abtest policy strategy versuch gruppe variante bras grupo braccio gruppo groep proef
+context: alter stunde heure edad hora eta ora leeftijd uur idade fidelity treue
+layout: ansicht disposition affichage vista weergave
+category: warengruppe gattung medientyp categorie categoria kategorie rubrik rubrique rayon ctg ctgr sparte abteilung
+    thema genre sachgruppe
+search: stadt ort ziel ville lieu ciudad citta plaats cidade feld filtre filtro champ campo veld
+counter: sq cnt schritt laufnr etape paso passo stap indice
+filler: nbr idx index cd kd raw norm nummer nr numero num nro cod code codigo codice ident schluessel cle clave chiave
+    sleutel de der die das du des la le el il da do di van del della ist wurde est fue
+id: kennung ausweis card karte token
+opened: ansicht detail details klick geklickt angeklickt geoffnet offnen aufruf clic ouvrir ouvert consultation fiche
+    apertura abrir abierto aperto aprire clique aberto klik geopend openen bekeken
+shown: treffer anzeige angezeigt einblendung trefferliste resultat affichage affiche impresion mostrado impressione
+    mostrato visualizzazione weergave getoond vertoning impressie impressao exibicao exibido resultado risultato
+    resultaat
+device: mobil handy telefono telefon smart rechner ordinateur ordenador computador tableta telephone terminal kiosk rwd
+    mob dsk dsktp tab tblt
+purchase: ord prch purch bght bkd gekauft kauf bestellt bestellung gebucht buchung achat achete commande compra comprado
+    pedido acquisto acquistato ordine prenotazione gekocht aankoop bestelling besteld comprou encomenda
+before: prev previous past prior before earlier history hist lifetime total ever last frueher bisher vorher gesamt avant
+    anterior anteriore precedente vorig eerder avg mean rate ratio per
+after: skip skipped back close closed saut abbruch absprung rebond rebote retour refunded abandon bounce bounced refund
+    cancel cancelled return returned dislike disliked hidden hide report reported dismissed storno
+number: nbr no nr num nummer numero cd code codigo codice key ident nro
+"""
+
+
+def _listed(text: str) -> dict[str, frozenset[str]]:
+    parts = (entry.partition(":") for entry in re.split(r"\n(?=\w)", text.strip()))
+    return {role: frozenset(listed.split()) for role, _, listed in parts}
+
+
+def _consonants(word: str) -> str:
+    """The abbreviation without vowels and double letters: `search` → srch; nothing if it would be too short."""
+    short = re.sub(r"(.)\1", r"\1", word[0] + re.sub("[aeiou]", "", word[1:]))
+    return short if len(short) >= 3 else word
+
+
+def _vocabulary() -> dict[str, frozenset[str]]:
+    english, more = _listed(_WORDS), _listed(_MORE)
+    listed = {role: english.get(role, frozenset()) | more.get(role, frozenset()) for role in {**english, **more}}
+    short = {role: {_consonants(noun) for noun in nouns} for role, nouns in english.items()}
+    return {role: nouns | short.get(role, set()) for role, nouns in listed.items()}
+
+
+WORDS = _vocabulary()
+_ALL = frozenset().union(*WORDS.values())
+SHUFFLES = ("shuffl", "random", "explor", "permut", "swap", "scrambl", "mixed order", "zufall", "rnd", "aleat", "azar")
 
 
 def words(name: str) -> list[str]:
-    """Lower-case words of a name, without plurals: `listingIds` → listing, id."""
-    split = re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", name)
-    found = re.split(r"[^A-Za-z0-9]+", split)
-    return [_singular(word.lower()) for word in found if word]
+    """Lower-case words of a name, without plurals and accents: `listingIds` → listing, id; `suchnr` → such, nr."""
+    plain = "".join(c for c in unicodedata.normalize("NFKD", name) if not unicodedata.combining(c)).replace("ß", "ss")
+    split = re.sub(r"([a-z0-9])([A-Z])|([A-Z])(?=[A-Z][a-z])", r"\1\3 \2", plain)
+    found = re.findall(r"[A-Za-z]+|\d+", split)
+    return [part for word in found for part in _parts(_singular(word.lower()))]
+
+
+@cache
+def _parts(word: str) -> list[str]:
+    """The two known words of a compound: `itemid` → item, id; `zeitpunkt` stays, as it is known itself."""
+    if word in _ALL or len(word) < 5:
+        return [word]
+    for cut in range(len(word) - 2, 2, -1):
+        first, last = word[:cut], word[cut:]
+        if last in _ALL and (len(last) > 2 or last in WORDS["id"] | WORDS["number"]):
+            for known in (first, first.removesuffix("s"), first.removesuffix("n"), first.removesuffix("en")):
+                if known in _ALL and len(known) > 2:
+                    return [known, last]
+    return [word]
 
 
 def match(role: str, name: str) -> int:
@@ -92,8 +186,11 @@ def best(role: str, names: Iterable[str], least: int = 1) -> list[str]:
 
 
 def is_id(name: str) -> bool:
-    """Whether a name says that the values are ids."""
-    return bool(WORDS["id"] & set(words(name.rpartition(".")[2])))
+    """Whether a name says that the values are ids; a number says it at the end: `customer_no`, not `no_of_rooms`."""
+    last = words(name.rpartition(".")[2])
+    counts = WORDS["page"] | WORDS["position"] | WORDS["counter"]
+    numbered = len(last) > 1 and last[-1] in WORDS["number"] and last[-2] not in counts
+    return bool(WORDS["id"] & set(last)) or numbered
 
 
 def says(kind: str, text: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from unskew.ingestion import role_names as names
+from unskew.ingestion.roles import UNIQUE, Sample, find_keys, is_sparse
 from unskew.ingestion.table_profile import PARALLEL, Flags, Integers, Values, delimiter_of, split_text
 
 MOST_EVENTS = 60  # types of events
+MOST_IDS = 10  # columns that are tried as a page or a document of events
 VALUE_LISTS = ("score", "click", "outcome", "sponsored", "value")  # roles of lists that go with the documents
 
 
@@ -30,6 +33,8 @@ class Form:
     kinds: list[str] = field(default_factory=list)  # graded types of events
     problems: list[str] = field(default_factory=list)
     lists: list[str] = field(default_factory=list)  # columns with a list per page
+    sample: Sample | None = None  # its keys, and those that are missing, where clicks needed them
+    missing: list[str] = field(default_factory=list)
 
 
 def form_of(columns: Mapping[str, Values], given: Mapping[str, Any]) -> Form:
@@ -39,7 +44,7 @@ def form_of(columns: Mapping[str, Values], given: Mapping[str, Any]) -> Form:
         return _pages(columns, *lists, given)
     event = _event_column(columns, given)
     if event is not None:
-        return _events(dict(columns), event, given)
+        return _events(dict(columns), *event, given)
     return Form("impressions", dict(columns))
 
 
@@ -59,12 +64,16 @@ def _page_lists(columns: Mapping[str, Values], given: Mapping[str, Any]) -> tupl
         lambda n: len(partners[n]) > 1 and names.is_id(n),
         lambda n: n == asked,
         lambda n: names.match("position", n) == 0 and names.says("shown", n),
+        lambda n: any(_is_flags(lists[other]) for other in partners[n]),
     ]
     named = list(dict.fromkeys(n for sign in signs for n in able if sign(n)))
     flat = names.best("position", (n for n in columns if columns[n].is_whole and n not in lists), 2)
     if not named or (flat and asked is None and len(partners[named[0]]) < 2):
         return None
-    ranked = sorted(named, key=lambda n: (-(names.match("document", n) + 2 * names.is_id(n)), -len(partners[n])))
+    ranked = sorted(
+        named,
+        key=lambda n: (-(names.match("document", n) + 2 * names.is_id(n)), -len(partners[n]), _has_spaces(lists[n])),
+    )
     return ranked[0], lists
 
 
@@ -81,6 +90,16 @@ def _is_id_list(values: Values) -> bool:
     codes = Values(inner).codes
     distinct = len(np.unique(rows * (codes.max() + 2) + codes))
     return bool(distinct > 0.8 * len(codes) and codes.max() + 1 > sizes.max())
+
+
+def _is_flags(values: Values) -> bool:
+    return Values(pc.list_flatten(values.array)).is_binary
+
+
+def _has_spaces(values: Values) -> bool:
+    """Whether most of the texts have several words, as titles do and ids do not."""
+    texts = [str(level) for level in Values(pc.list_flatten(values.array)).levels[:200]]
+    return sum(" " in text for text in texts) > 0.3 * len(texts)
 
 
 def _sizes(values: Values) -> Integers:
@@ -205,7 +224,7 @@ def _clicks_apart(form: Form, columns: Mapping[str, Values], lists: Mapping[str,
 
     aims = [name for name in scalars if within(name, set(form.columns[document].array.to_pylist()) - {None})]
     keys = {name: set(texts[name][kept].tolist()) for name in scalars}
-    pages = [name for name in names.best("session", scalars) if kept.sum() == len(keys[name] - {"None"})]
+    pages = [name for name in names.best("session", scalars, 0) if kept.sum() == len(keys[name] - {"None"})]
     refs = [(page, name) for page in pages for name in scalars if name not in aims and within(name, keys[page])]
     refs.sort(key=lambda pair: (columns[pair[1]].present[kept].any(), pair[0] == pair[1]))
     if not aims or not refs:
@@ -231,37 +250,72 @@ def _mark_clicks(form: Form, event: Values, others: Flags, events: Sequence[Any]
     pairs: dict[str, set] = {}
     for row in np.flatnonzero(others & (event.codes >= 0)).tolist():
         pairs.setdefault(str(event.levels[event.codes[row]]), set()).add(events[row])
-    click = next((kind for kind in pairs if names.says("opened", kind)), None)
+    places = set(shown)
+    outcomes = [kind for kind in pairs if names.match("outcome", kind)]
+    named = [kind for kind in pairs if names.says("opened", kind)]
+    pairs = {k: found for k, found in pairs.items() if k in outcomes + named or len(found & places) > 0.5 * len(found)}
+    rest = [kind for kind in pairs if kind not in outcomes and not names.match("dwell", kind)]
+    click = max(named or rest or pairs, key=lambda kind: len(pairs[kind]), default=None)
     if click is None:
         return
-    form.options["click_events"], form.reasons["click_events"] = [click], "clicks"
-    outcomes = [kind for kind in pairs if names.match("outcome", kind) and not names.match("dwell", kind)]
-    form.kinds = [kind for kind in outcomes if kind != click and pairs[kind] != pairs[click]]
+    form.options["click_events"] = [click]
+    form.reasons["click_events"] = "clicks" if named else "documents of the page, more often than any other type"
+    some = 0.6 * len(pairs[click])  # what comes with fewer clicks is feedback; what comes with all is the click again
+    parts = [kind for kind in pairs if 0.9 * len(pairs[kind]) < len(pairs[kind] & pairs[click]) < some]
+    able = [kind for kind in pairs if kind in outcomes or kind in parts]
+    able = [kind for kind in able if not names.match("dwell", kind) and not names.says("after", kind)]
+    form.kinds = [kind for kind in able if kind != click and pairs[kind] != pairs[click]]
     form.clicked = "clicked (event)"
     form.columns[form.clicked] = Values(pa.array([key in pairs[click] for key in shown]))
 
 
-def _event_column(columns: Mapping[str, Values], given: Mapping[str, Any]) -> str | None:
-    """A column with types of events, among them impressions and clicks; None: there is none."""
+def _event_column(columns: Mapping[str, Values], given: Mapping[str, Any]) -> tuple[str, list[str]] | None:
+    """A column with types of events, and those that are impressions, by names or by values; None: there is none."""
     if given.get("click") is not None:
         return None
-    able = [given["event"]] if given.get("event") else names.best("event", columns)
-    for name in able:
-        values = columns.get(name)
-        if values is None or values.kind != "text" or not 2 <= values.n_distinct <= MOST_EVENTS:
-            continue
-        levels = [str(level) for level in values.levels if level]
+    asked = given.get("event")
+    able = [
+        n
+        for n in ([asked] if asked else columns)
+        if n in columns and columns[n].kind == "text" and 2 <= columns[n].n_distinct <= MOST_EVENTS
+    ]
+    for name in names.best("event", able, 0 if asked else 1):
+        levels = [str(level) for level in columns[name].levels if level]
         if any(names.says("opened", level) for level in levels) and any(names.says("shown", level) for level in levels):
-            return name
+            exact = [level for level in levels if "impression" in names.words(level)]
+            return name, exact or [level for level in levels if names.says("shown", level)]
+    return _event_by_values(columns, able)
+
+
+def _event_by_values(columns: Mapping[str, Values], able: Sequence[str]) -> tuple[str, list[str]] | None:
+    """A column whose most frequent type shows documents, which rows of another type name again on the same page."""
+    kinds = [name for name in able if columns[name].present.mean() > 0.99]
+    ids = [
+        n for n, v in columns.items() if v.kind == "text" or (v.kind == "whole" and (names.is_id(n) or is_sparse(v)))
+    ]
+    ids = [n for n in ids if n not in kinds and 20 < columns[n].n_distinct < 0.9 * len(columns[n].codes)]
+    ids = sorted(ids, key=lambda name: -names.match("session", name) - names.match("document", name))[:MOST_IDS]
+    for first, second in combinations(ids, 2) if kinds else ():
+        known = columns[first].present & columns[second].present
+        pairs = columns[first].codes * (columns[second].n_distinct + 2) + columns[second].codes
+        seen = np.unique(pairs[known])
+        if not len(seen) or not 0.3 * len(pairs) < len(seen) < 0.99 * known.sum():
+            continue
+        for name in kinds:
+            codes = columns[name].codes
+            shown = codes == np.bincount(codes[codes >= 0]).argmax()
+            cells, counts = np.unique(pairs[known & shown], return_counts=True)
+            if counts.sum() < 0.9 * shown.sum() or len(cells) < UNIQUE * counts.sum():
+                continue
+            others = [known & (codes == code) for code in np.unique(codes[known & ~shown])]
+            if any(rows.sum() >= 10 and np.isin(pairs[rows], cells).mean() >= 0.8 for rows in others):
+                return name, [str(columns[name].levels[int(codes[shown][0])])]
     return None
 
 
-def _events(columns: dict[str, Values], event: str, given: Mapping[str, Any]) -> Form:
+def _events(columns: dict[str, Values], event: str, shown: list[str], given: Mapping[str, Any]) -> Form:
     """Impressions among events, and which of them were clicked: same session and document."""
     values = columns[event]
-    levels = [str(level) for level in values.levels if level]
-    shown = [level for level in levels if "impression" in names.words(level)]
-    shown = shown or [level for level in levels if names.says("shown", level)]
     position = next(iter(names.best("position", (n for n in columns if columns[n].is_whole), 2)), None)
     if position is not None and len(shown) > 1:  # those that tell the position
         placed = columns[position].present
@@ -269,17 +323,20 @@ def _events(columns: dict[str, Values], event: str, given: Mapping[str, Any]) ->
     is_shown = np.isin(values.codes, [values.levels.index(level) for level in shown])
     form = Form("events", {}, {"form": "events", "event": event, "impression_events": shown})
     form.reasons["event"] = f"impressions are {', '.join(shown)}"
-    form.columns = {name: column.filter(is_shown) for name, column in columns.items() if name != event}
-    sessions = names.best("session", (n for n in columns if columns[n].kind in ("text", "whole")), 2)
-    documents = names.best("document", (n for n in columns if columns[n].kind in ("text", "whole") and n != event), 1)
-    documents.sort(key=lambda n: -(names.match("document", n) + names.is_id(n)))
-    sessions = [n for n in sessions if n not in documents[:1]]
-    sessions.sort(key=lambda n: (-names.is_id(n), -columns[n].n_distinct))
-    sessions = [s for s in sessions if columns[s].present[~is_shown].mean() > 0.5] or sessions
-    session = given.get("session") or next(iter(sessions), None)
-    document = given.get("document") or next(iter(documents), None)
-    if session is None or document is None:
-        return form
-    keys = list(zip(columns[session].codes.tolist(), columns[document].codes.tolist(), strict=True))
-    _mark_clicks(form, values, ~is_shown, keys, [keys[row] for row in np.flatnonzero(is_shown)])
+    kinds = [values.codes == code for code in np.unique(values.codes[~is_shown])]
+    absent = [
+        name
+        for name, column in columns.items()
+        if max((column.present[rows].mean() for rows in kinds), default=1.0) < 0.5 * column.present[is_shown].mean()
+    ]
+    kept = {name: column.filter(is_shown) for name, column in columns.items() if name != event}
+    form.sample = Sample(kept, absent=frozenset(absent))
+    form.missing = find_keys(form.sample, given)
+    form.columns = form.sample.columns
+    session, document = form.sample.keys("session"), form.sample.keys("document")
+    if session and document:
+        texts = [list(map(str, columns[name].array.to_pylist())) for name in (*session, *document)]
+        keys = list(zip(*texts, strict=True))
+        of_shown = [list(map(str, form.columns[name].array.to_pylist())) for name in (*session, *document)]
+        _mark_clicks(form, values, ~is_shown, keys, list(zip(*of_shown, strict=True)))
     return form
