@@ -218,7 +218,7 @@ class LogFolder(LogShape, OnScreen):
         try:
             features = new_map((n_versions, self.n_features))
         except OverflowError as error:
-            raise ValueError(f"{self.path / ABOUT} is damaged (its counts are no sizes): write the log again") from error
+            raise ValueError(f"{self.path / ABOUT} is damaged: counts are no sizes; write the log again") from error
 
         def read() -> Iterator[ClickLog]:
             start = 0
