@@ -124,3 +124,20 @@ def test_user_behavior_insights_whose_clicks_have_another_name(tmp_path: Path) -
     rows = [*shown, shown[0] | {"action_name": "item_click"}]
     (tmp_path / "events.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     assert proposal_of(Tables(tmp_path / "events.jsonl"), {}).options["click_events"] == ["item_click"]
+
+
+def test_several_clicked_ids_in_one_text_are_split_as_the_shown_ones_are(tmp_path: Path) -> None:
+    shown = [[f"d{(n + k) % 6}q{n % 4}" for k in range(5)] for n in range(60)]
+    clicked = [[], [0], [1], [0, 2], [3, 1]]
+    rows = {
+        "search_id": [f"s{n}" for n in range(60)],
+        "query": [f"words {n % 4}" for n in range(60)],
+        "result_ids": ["|".join(page) for page in shown],
+        "prices": ["|".join(str(10 + (n * k) % 7) for k in range(5)) for n in range(60)],
+        "clicked_ids": ["|".join(page[k] for k in clicked[n % 5]) for n, page in enumerate(shown)],
+    }
+    pq.write_table(pa.table(rows), tmp_path / "pages.parquet")
+    options = unskew.propose(tmp_path / "pages.parquet").options
+    log = unskew.ingest(tmp_path / "pages.parquet", **options, progress=False)
+    assert log.log.n_clicks == 60 // 5 * sum(map(len, clicked))
+    assert not log.report.dropped

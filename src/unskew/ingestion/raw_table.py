@@ -123,7 +123,10 @@ def _impressions(
     rows = rows.select(*scalars, **{place: rows.entry["f1"]}, **values)
     rows = engine.keep("shown", rows)
     rows = _numbers(engine, rows, [path for path in parallel if path != columns.document])
-    rows, lost = _references(engine, rows, columns, name, parallel)
+    delimiter = (
+        None if _array_at(table, columns.document) is not None else _delimiter_at(engine, table, columns.document)
+    )
+    rows, lost = _references(engine, rows, columns, name, parallel, delimiter)
     columns = replace(columns, form="impressions", position=place, first_position=0)
     return rows, columns, [*left_out, *lost]
 
@@ -185,12 +188,20 @@ def _list_at(engine: Engine, table: ir.Table, path: str) -> Any:
     if array is not None:
         return array
     text: Any = value_at(table, path)
+    delimiter = _delimiter_at(engine, table, path) if text.type().is_string() else None
+    return None if delimiter is None else _split(text, delimiter)
+
+
+def _delimiter_at(engine: Engine, table: ir.Table, path: str) -> str | None:
+    """The character between the ids of a column of text."""
+    text: Any = value_at(table, path)
     if not text.type().is_string():
         return None
     some = engine.arrow(table.select(text=text).filter(lambda rows: rows.text != "").limit(TEXTS_LOOKED_AT))
-    delimiter = delimiter_of(Values(some["text"]))
-    if delimiter is None:
-        return None
+    return delimiter_of(Values(some["text"]))
+
+
+def _split(text: Any, delimiter: str) -> Any:
     if delimiter == "[":
         text, delimiter = text.re_replace(r'[\[\]"\s]', ""), ","
     return text.nullif("").split(delimiter)
@@ -210,7 +221,7 @@ def _numbers(engine: Engine, rows: ir.Table, names: Sequence[str]) -> ir.Table:
 
 
 def _references(
-    engine: Engine, rows: ir.Table, columns: Columns, name: str, parallel: Sequence[str]
+    engine: Engine, rows: ir.Table, columns: Columns, name: str, parallel: Sequence[str], delimiter: str | None
 ) -> tuple[ir.Table, list[LeftOut]]:
     """Flags in place of the ids of clicked documents, and the pages whose clicked document was not shown."""
     document: Any = rows[columns.document].cast("string")
@@ -220,17 +231,17 @@ def _references(
         if path is None or path in parallel or path not in rows.columns:
             continue
         value: Any = rows[path]
-        is_it = (
-            value.cast("array<string>").contains(document)
-            if value.type().is_array()
-            else value.cast("string") == document
-        )
-        flags[path] = is_it.fill_null(False).cast("int8")
+        ids = value.cast("array<string>") if value.type().is_array() else value.cast("string").nullif("")
+        if not value.type().is_array():
+            ids = ibis.array([ids]) if delimiter is None else _split(ids, delimiter)
+        is_it = ids.contains(document).fill_null(False) & value.notnull()
+        flags[path] = is_it.cast("int8")
         if path == columns.click and not value.type().is_array():
             place = "position" if "position" in rows.columns else "place_in_list"
-            first = rows.filter((rows[place] == 0) & value.notnull() & (value.cast("string") != ""))
-            hit = rows.filter(is_it.fill_null(False))
-            n_lone = count_rows(engine, first) - count_rows(engine, hit)
+            named = rows.filter(rows[place] == 0).mutate(
+                n_ids=ids.length().fill_null(0) if delimiter else ids[0].notnull().cast("int64")
+            )
+            n_lone = (one_row(engine, named, n=named.n_ids.sum())["n"] or 0) - count_rows(engine, rows.filter(is_it))
             if n_lone > 0:
                 lost.append(("lone_click", n_lone, f"{name}: '{path}' names a document that its page did not show"))
     return (rows.mutate(**flags) if flags else rows), lost

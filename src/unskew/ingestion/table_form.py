@@ -176,9 +176,9 @@ def _clicks_of_pages(
         form.clicked = asked if asked in form.lists else beside[0]
         return
     pages = np.unique(rows, return_inverse=True)[1].tolist()
-    references = []
+    references, delimiter = [], delimiter_of(columns[document])
     for name in columns:
-        targets = [] if name in form.lists else _targets(lists.get(name, columns[name]), kept)
+        targets = [] if name in form.lists else _targets(lists.get(name, columns[name]), kept, delimiter)
         flags = [entry in targets[page] for entry, page in zip(ids, pages, strict=True)] if targets else []
         hits = len({(page, entry) for page, entry, flag in zip(pages, ids, flags, strict=bool(targets)) if flag})
         n_targets = sum(map(len, targets))
@@ -203,8 +203,10 @@ def _counts(values: Values) -> bool:
     return values.is_whole and values.n_distinct < 30 and float(np.nanmin(values.numbers)) >= 0
 
 
-def _targets(values: Values, kept: Flags) -> list[set[str]]:
-    """The ids that a column names on each page."""
+def _targets(values: Values, kept: Flags, delimiter: str | None) -> list[set[str]]:
+    """The ids that a column names on each page; text is split where the shown ids are."""
+    if values.kind == "text" and delimiter is not None:
+        values = split_text(values, delimiter)
     cells = values.array.filter(pa.array(kept)).to_pylist()
     named = [cell if isinstance(cell, list) else [cell] for cell in cells]
     return [{str(entry) for entry in cell if entry not in (None, "")} for cell in named]
