@@ -194,7 +194,8 @@ def _is_user(_: Sample, name: str, values: Values) -> bool:
 
 def _is_click(sample: Sample, name: str, values: Values) -> bool:
     beside = name not in sample.one_a_page and not names.is_id(name) and not names.match("outcome", name)
-    before = names.says("before", name) or (values.n_distinct > 1 and is_state(sample, values.is_set, ("document",)))
+    state = names.match("click", name) < 3 and values.n_distinct > 1 and is_state(sample, values.is_set, ("document",))
+    before = names.says("before", name) or state  # a column called `clicked` and nothing else is believed
     return beside and not before and (values.is_binary or _is_count(values))
 
 
