@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import json
+import logging
 import os
 import random
 import resource
@@ -193,6 +194,7 @@ def forked(line: list[str], said: Path, before: Callable[[], None] = lambda: Non
         os.dup2(out, 1)
         os.dup2(out, 2)
         sys.stdout, sys.stderr = (os.fdopen(number, "w", buffering=1, closefd=False) for number in (1, 2))
+        logging.disable(logging.NOTSET)  # `serve` says by a log line where it listens
         before()
         app(line, prog_name="unskew")
         code = 0
