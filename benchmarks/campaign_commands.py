@@ -118,7 +118,7 @@ def commands(inputs: Path) -> list[Command]:
     of_log, of_model = (str(log), "--out", OUT), (str(model), str(judged), "--out", OUT)
     ranked = (str(model), str(features), "--out", OUT)
     pairs = ("--methods", "naive,dla", "--seeds", "1", "--jobs", "1", "--quiet", *SMALL)
-    chosen = ("model", (".model.checkpoint.auto", ".model.checkpoint"), ("model.html",))
+    chosen = ("model", (".model.auto", ".model.checkpoint.auto", ".model.checkpoint"), ("model.html",))
     mine = ("--data", "world:tiny", "--jobs", "1", "--quiet", "--out", OUT)
 
     def printing(*line: str, **more: Any) -> Command:
