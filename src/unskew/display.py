@@ -49,7 +49,7 @@ class Screen:
 
     @property
     def is_text(self) -> list[bool]:
-        """Which columns hold no number at all."""
+        """For each column, whether it holds no numbers."""
         return [all(number(row[place]) is None for row in self.rows) for place in range(len(self.columns))]
 
     @property

@@ -119,6 +119,14 @@ def test_a_table_of_many_rows_is_judged_by_a_sample_of_whole_sessions(tmp_path: 
     assert found.questions == []
 
 
+def test_an_empty_column_is_left_out_by_name(tmp_path: Path) -> None:
+    rows = wrong_tables.good() | {"price": np.full(len(wrong_tables.good()["clicked"]), np.nan)}
+    pq.write_table(pa.table(rows), tmp_path / "events.parquet")
+    proposal = proposal_of(Tables(tmp_path / "events.parquet"), {})
+    assert "price" not in proposal.options.get("feature", ())
+    assert any(str(finding.text).startswith("price is empty") for finding in proposal.findings)
+
+
 def test_user_behavior_insights_whose_clicks_have_another_name(tmp_path: Path) -> None:
     shown = [{"query_id": "u1", "action_name": "impression", "event_attributes": {"object": {"object_id": "a"}}}]
     rows = [*shown, shown[0] | {"action_name": "item_click"}]

@@ -70,6 +70,8 @@ def find_features(
     Args:
         apart: whether features are in another table.
     """
+    for name in (name for name, values in sample.columns.items() if values.n_distinct == 0):
+        findings.tell("no_value", name=name)
     for name in sample.free if given is None else (name for name in sample.free if name in given):
         values = sample.columns[name]
         if values.n_distinct < 2 and (values.is_numeric or values.present.all()):

@@ -32,6 +32,7 @@ SENTENCES = {
     "production": "{name} is the position on {share:.0%} of rows, the order of production: left out",
     "follows": "{name} follows the position (larger, or smaller, in nearly every row below): left out. Do not pass "
     "--feature {name}",
+    "no_value": "{name} is empty in every row: left out",
     "constant": "{name} has one value ({value}): left out",
     "of_page": "{name} is the same for all documents of a page: not a feature; --context {name} keeps it, if it "
     "describes the user or the moment",
